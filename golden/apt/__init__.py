@@ -1,0 +1,1 @@
+"""Models of APT's blocks. Integers only; imports NumPy alone."""

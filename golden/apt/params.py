@@ -1,0 +1,182 @@
+"""Parameters of the APT engine: every free choice a field, every derived width a property."""
+
+from dataclasses import dataclass
+
+from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
+
+
+__all__ = ["AptParams", "SPLITS", "CODECS", "PLACEMENTS", "MULTIPLIER_STYLES"]
+
+#: How a word is cut into two segments: two's complement digits, or MSB rounded and LSB signed.
+SPLITS = ("truncate", "balanced")
+#: Tile mask compression: row and column flags (APT 4.3), or one flag a block (ours).
+CODECS = ("rowcol", "block")
+#: Which bank holds which key of a tile (APT 4.4 is ``modulo``).
+PLACEMENTS = ("modulo", "balanced", "correlated")
+#: Multipliers out of logic cells, or left to the synthesizer's DSP inference.
+MULTIPLIER_STYLES = ("lut", "dsp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AptParams:
+    """Shape of an APT engine; models, components, benches and the command line share it.
+
+    Parameters
+    ----------
+    lanes : :class:`int`
+        DP-MACs, and with them banks (APT 4.5: 16). 2 to 64.
+    multipliers : :class:`int`
+        Segment multipliers in each DP-MAC (APT 4.5: 16). 1 to 64.
+    head_dim : :class:`int`
+        Channels of a head. 1 to 256; need not be a multiple of ``multipliers``.
+    tile_q, tile_k : :class:`int`
+        Query rows and keys of a tile. 2 to 256 and 2 to 512, ``tile_k`` at least ``lanes``.
+    segment_bits : :class:`int`
+        Bits of a segment; a word has two. 3 to 8 (APT: 6, so 6-bit and 12-bit arithmetic).
+    split : :class:`str`
+        ``truncate`` (two's complement digits, as in the paper) or ``balanced`` (MSB rounded).
+    multiplier_style : :class:`str`
+        ``lut`` (logic cells) or ``dsp`` (left to the synthesizer's inference).
+    vpu_lanes : :class:`int`
+        Elements a cycle of the mask generator and encoder, the quantizer and the data aligner.
+        2 to 64.
+    codec : :class:`str`
+        ``rowcol`` (the paper's) or ``block``.
+    block_rows, block_cols : :class:`int`
+        Block of the ``block`` codec, in elements; at most the tile. Blocks at the far edges of a
+        tile may be short.
+    placement : :class:`str`
+        ``modulo`` (key mod lanes, the paper's), ``balanced`` or ``correlated``.
+    window_qk, window_pv : :class:`int`
+        Query rows that the address translator may keep open at once. 1 to ``tile_q``.
+    """
+
+    lanes: int = 16
+    multipliers: int = 16
+    head_dim: int = 64
+    tile_q: int = 64
+    tile_k: int = 128
+    segment_bits: int = 6
+    split: str = "balanced"
+    multiplier_style: str = "lut"
+    vpu_lanes: int = 16
+    codec: str = "block"
+    block_rows: int = 4
+    block_cols: int = 8
+    placement: str = "correlated"
+    window_qk: int = 4
+    window_pv: int = 2
+
+    def __post_init__(self):
+        check_int(self, "lanes", low=2, high=64)
+        check_int(self, "multipliers", low=1, high=64)
+        check_int(self, "head_dim", low=1, high=256)
+        check_int(self, "tile_q", low=2, high=256)
+        check_int(self, "tile_k", low=2, high=512)
+        check_int(self, "segment_bits", low=3, high=8)
+        check_choice(self, "split", SPLITS)
+        check_choice(self, "multiplier_style", MULTIPLIER_STYLES)
+        check_int(self, "vpu_lanes", low=2, high=64)
+        check_choice(self, "codec", CODECS)
+        check_int(self, "block_rows", low=1, high=self.tile_q)
+        check_int(self, "block_cols", low=1, high=self.tile_k)
+        check_choice(self, "placement", PLACEMENTS)
+        check_int(self, "window_qk", low=1, high=self.tile_q)
+        check_int(self, "window_pv", low=1, high=self.tile_q)
+        if self.tile_k < self.lanes:
+            raise ValueError(f"AptParams.tile_k must be at least AptParams.lanes ({self.lanes}), "
+                             f"not {self.tile_k}")
+
+    # Words and segments (numerics 4.6, 4.7)
+
+    @property
+    def word_bits(self):
+        """Bits of a high-precision word: two segments."""
+        return 2 * self.segment_bits
+
+    @property
+    def qmax(self):
+        """Largest magnitude of a quantized word: 2047, or 2015 where the MSB is rounded."""
+        top = (1 << (self.word_bits - 1)) - 1
+        return top if self.split == "truncate" else top - (1 << (self.segment_bits - 1))
+
+    @property
+    def msb_range(self):
+        """Smallest and largest MSB segment of a word in ``-qmax..qmax``."""
+        half = 1 << (self.segment_bits - 1)
+        return (-half, half - 1) if self.split == "truncate" else (-half + 1, half - 1)
+
+    @property
+    def lsb_range(self):
+        """Smallest and largest LSB segment."""
+        if self.split == "truncate":
+            return 0, (1 << self.segment_bits) - 1
+        half = 1 << (self.segment_bits - 1)
+        return -half, half - 1
+
+    # DP-MAC
+
+    @property
+    def max_terms(self):
+        """Longest dot product: channels in QK, keys in PV."""
+        return max(self.head_dim, self.tile_k)
+
+    @property
+    def acc_bits(self):
+        """Signed accumulator that no dot product of ``max_terms`` words can overflow.
+
+        The worst case is all words ``-qmax`` for high precision (``qmax**2`` a term) or all MSB
+        segments at their most negative for low precision.
+        """
+        low, _ = self.msb_range
+        low_precision = low * low << self.word_bits
+        worst = self.max_terms * max(self.qmax ** 2, low_precision)
+        return worst.bit_length() + 1
+
+    # Tiles
+
+    @property
+    def slots(self):
+        """Keys that a bank holds of a tile: position ``p`` is bank ``p % lanes``, slot
+        ``p // lanes``."""
+        return ceil_div(self.tile_k, self.lanes)
+
+    @property
+    def slot_bits(self):
+        """Bits of a bank address: a key's position without its bank (APT 4.4)."""
+        return max(1, ceil_log2(self.slots))
+
+    @property
+    def bank_bits(self):
+        """Bits of a bank's number."""
+        return ceil_log2(self.lanes)
+
+    @property
+    def chunks(self):
+        """Cycles of one pass over a head's channels; the last chunk may be short."""
+        return ceil_div(self.head_dim, self.multipliers)
+
+    @property
+    def chunk_bits(self):
+        """Bits of a chunk's number, at least one."""
+        return max(1, ceil_log2(self.chunks))
+
+    @property
+    def key_bits(self):
+        """Bits of a key index within its tile."""
+        return ceil_log2(self.tile_k)
+
+    @property
+    def row_bits(self):
+        """Bits of a row index within its tile."""
+        return ceil_log2(self.tile_q)
+
+    @property
+    def vpu_words(self):
+        """Words of ``vpu_lanes`` elements in a tile row of ``tile_k``; the last may be short."""
+        return ceil_div(self.tile_k, self.vpu_lanes)
+
+    @property
+    def block_grid(self):
+        """Block rows and block columns of a tile."""
+        return ceil_div(self.tile_q, self.block_rows), ceil_div(self.tile_k, self.block_cols)

@@ -1,0 +1,1 @@
+"""Command line: what ``golden``, ``gen``, ``verif`` and ``fpga`` share, and golden's own."""

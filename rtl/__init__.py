@@ -1,0 +1,1 @@
+"""Synthesizable Amaranth components. From :mod:`golden` they take parameters and tables only."""

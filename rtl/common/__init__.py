@@ -1,0 +1,1 @@
+"""Arithmetic, memories and streams shared by every engine."""

@@ -1,0 +1,1 @@
+"""cocotb benches and formal proofs: ``python -m verif --help``."""

