@@ -43,7 +43,7 @@ class AptParams:
     codec : :class:`str`
         ``rowcol`` (the paper's) or ``block``.
     block_rows, block_cols : :class:`int`
-        Block of the ``block`` codec, in elements; at most the tile. Blocks at the far edges of a
+        Block of the ``block`` codec, in elements. Blocks at the far edges of a
         tile may be short.
     placement : :class:`str`
         ``modulo`` (key mod lanes, the paper's), ``balanced`` or ``correlated``.
@@ -78,8 +78,8 @@ class AptParams:
         check_choice(self, "multiplier_style", MULTIPLIER_STYLES)
         check_int(self, "vpu_lanes", low=2, high=64)
         check_choice(self, "codec", CODECS)
-        check_int(self, "block_rows", low=1, high=self.tile_q)
-        check_int(self, "block_cols", low=1, high=self.tile_k)
+        check_int(self, "block_rows", low=1, high=256)
+        check_int(self, "block_cols", low=1, high=512)
         check_choice(self, "placement", PLACEMENTS)
         check_int(self, "window_qk", low=1, high=self.tile_q)
         check_int(self, "window_pv", low=1, high=self.tile_q)
