@@ -5,16 +5,21 @@ from dataclasses import dataclass
 from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
 
 
-__all__ = ["AptParams", "SPLITS", "CODECS", "PLACEMENTS", "MULTIPLIER_STYLES"]
+__all__ = ["AptParams", "SPLITS", "CODECS", "ROWCOL_DECODES", "PLACEMENTS", "MULTIPLIER_STYLES",
+           "CODE_BITS"]
 
 #: How a word is cut into two segments: two's complement digits, or MSB rounded and LSB signed.
 SPLITS = ("truncate", "balanced")
 #: Tile mask compression: row and column flags (APT 4.3), or one flag a block (ours).
 CODECS = ("rowcol", "block")
+#: How ``rowcol`` joins its row and column flags (APT 4.3 is ``or``).
+ROWCOL_DECODES = ("or", "and")
 #: Which bank holds which key of a tile (APT 4.4 is ``modulo``).
 PLACEMENTS = ("modulo", "balanced", "correlated")
 #: Multipliers out of logic cells, or left to the synthesizer's DSP inference.
 MULTIPLIER_STYLES = ("lut", "dsp")
+#: Bits of a word of compressed tile masks.
+CODE_BITS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,8 @@ class AptParams:
         2 to 64.
     codec : :class:`str`
         ``rowcol`` (the paper's) or ``block``.
+    rowcol_decode : :class:`str`
+        ``or`` (the paper's) or ``and`` of row and column flags; for codec ``rowcol``.
     block_rows, block_cols : :class:`int`
         Block of the ``block`` codec, in elements. Blocks at the far edges of a
         tile may be short.
@@ -61,6 +68,7 @@ class AptParams:
     multiplier_style: str = "lut"
     vpu_lanes: int = 16
     codec: str = "block"
+    rowcol_decode: str = "or"
     block_rows: int = 4
     block_cols: int = 8
     placement: str = "correlated"
@@ -78,6 +86,7 @@ class AptParams:
         check_choice(self, "multiplier_style", MULTIPLIER_STYLES)
         check_int(self, "vpu_lanes", low=2, high=64)
         check_choice(self, "codec", CODECS)
+        check_choice(self, "rowcol_decode", ROWCOL_DECODES)
         check_int(self, "block_rows", low=1, high=256)
         check_int(self, "block_cols", low=1, high=512)
         check_choice(self, "placement", PLACEMENTS)
@@ -176,7 +185,51 @@ class AptParams:
         """Words of ``vpu_lanes`` elements in a tile row of ``tile_k``; the last may be short."""
         return ceil_div(self.tile_k, self.vpu_lanes)
 
+    # Compressed masks (numerics 4.4). A flag pair is the HP flag and, above it, the V flag.
+
     @property
-    def block_grid(self):
-        """Block rows and block columns of a tile."""
-        return ceil_div(self.tile_q, self.block_rows), ceil_div(self.tile_k, self.block_cols)
+    def flag_block(self):
+        """Rows and columns of the elements that share a flag pair, at most the tile's;
+        ``rowcol``'s column flags are blocks as tall as the tile."""
+        if self.codec == "rowcol":
+            return self.tile_q, 1
+        return min(self.block_rows, self.tile_q), min(self.block_cols, self.tile_k)
+
+    @property
+    def flag_grid(self):
+        """Rows and columns of flag pairs in a tile, without ``rowcol``'s row flags."""
+        rows, cols = self.flag_block
+        return ceil_div(self.tile_q, rows), ceil_div(self.tile_k, cols)
+
+    @property
+    def row_flags(self):
+        """Row flag pairs of a tile: ``tile_q`` for ``rowcol``, otherwise 0."""
+        return self.tile_q if self.codec == "rowcol" else 0
+
+    @property
+    def flags(self):
+        """Flag pairs of a tile: row flags, then the grid's."""
+        rows, cols = self.flag_grid
+        return self.row_flags + rows * cols
+
+    @property
+    def row_code_words(self):
+        """Words of the code's first section, the row flags; a section fills whole words."""
+        return ceil_div(2 * self.row_flags, CODE_BITS)
+
+    @property
+    def code_words(self):
+        """Words of a tile's code."""
+        rows, cols = self.flag_grid
+        return self.row_code_words + ceil_div(2 * rows * cols, CODE_BITS)
+
+    @property
+    def row_threshold_bits(self):
+        """Bits of a threshold for the count of a row: 0 to ``tile_k``."""
+        return ceil_log2(self.tile_k + 1)
+
+    @property
+    def flag_threshold_bits(self):
+        """Bits of a threshold for the count of a flag block: 0 to its full count."""
+        rows, cols = self.flag_block
+        return ceil_log2(rows * cols + 1)
