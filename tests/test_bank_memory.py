@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from golden.apt.params import AptParams
+from golden.common.bank_memory import place
+from golden.common.bank_memory import read as golden_read
 from rtl.common.bank_memory import BankMemory
 from tests.sim import FLOWS, run_streams, simulate
 
@@ -24,12 +26,11 @@ def read(chunk, lsb, slots):
 
 
 def fill(params, rng):
-    """A word for every address, and the writes that put it there."""
-    stored = rng.integers(0, 1 << params.segment_bits,
-                          (2, params.lanes, params.slots, params.chunks, params.multipliers))
+    """Random segments of a key tile as the banks hold them, and the writes that put them there."""
+    segments = rng.integers(0, 1 << params.segment_bits, (2, params.tile_k, params.head_dim))
+    stored = place(segments, params)
     writes = [write(bank, slot, chunk, lsb, stored[lsb, bank, slot, chunk].tolist())
-              for lsb in (0, 1) for bank in range(params.lanes)
-              for slot in range(params.slots) for chunk in range(params.chunks)]
+              for lsb, bank, slot, chunk in np.ndindex(stored.shape[:-1])]
     return stored, writes
 
 
@@ -37,6 +38,28 @@ def flat(params, banks):
     """Output payload as an integer."""
     words = [word for bank in banks for word in bank]
     return sum(int(word) << (index * params.segment_bits) for index, word in enumerate(words))
+
+
+@pytest.mark.parametrize("table", [None, [4, 7, 2, 9, 0, 1, 3, -1, 8, 6, 5, -1]])
+def test_every_key_lies_where_the_table_says(table):
+    params = SHAPES[0]
+    segments = np.arange(params.tile_k * params.head_dim).reshape(params.tile_k, params.head_dim)
+    placed = place(segments, params, table)
+    assert placed.shape == (3, 4, 3, 5)
+    keys = table or [*range(10), -1, -1]
+    for position, key in enumerate(keys):
+        words = placed[position % 3, position // 3].reshape(-1)
+        expected = segments[key].tolist() if key >= 0 else [0] * 12
+        assert words.tolist() == [*expected, 0, 0, 0]
+
+
+@pytest.mark.parametrize("segments, table, message", [
+    (np.zeros((10, 11), int), None, r"^Segments must be \[\.\.\., 10, 12\], not \[10, 11\]$"),
+    (np.zeros((10, 12), int), [0] * 12, r"^Table must hold each of 10 keys once in 12 positions$"),
+])
+def test_bad_contents(segments, table, message):
+    with pytest.raises(ValueError, match=message):
+        place(segments, SHAPES[0], table)
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -48,12 +71,11 @@ def test_reads_back_what_was_written(params, flow):
     reads, expected = [], []
     for _ in range(100):
         chunk, lsb = int(rng.integers(params.chunks)), int(rng.integers(2))
-        slots = [int(rng.integers(params.slots)) if rng.random() < 0.7 else None
-                 for _ in range(params.lanes)]
-        reads.append(read(chunk, lsb, slots))
-        expected.append(flat(params, [
-            [0] * params.multipliers if slot is None else stored[lsb, bank, slot, chunk]
-            for bank, slot in enumerate(slots)]))
+        slots = rng.integers(0, params.slots, params.lanes)
+        enable = rng.random(params.lanes) < 0.7
+        reads.append(read(chunk, lsb, [int(slot) if on else None
+                                       for slot, on in zip(slots, enable, strict=True)]))
+        expected.append(flat(params, golden_read(stored[lsb], chunk, slots, enable)))
     # A word that nothing wrote yet is undefined: read no bank until all are written.
     idle = 4 * len(writes)
     reads = [read(0, 0, [None] * params.lanes)] * idle + reads

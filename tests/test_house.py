@@ -84,6 +84,7 @@ def test_nothing_reads_the_shared_folder_or_names_a_machine():
 def test_a_block_has_one_name_on_every_floor(design):
     module = ROOT / pathlib.Path(*design.path.partition(":")[0].split(".")).with_suffix(".py")
     assert module.exists() and module.stem == design.name
+    assert (ROOT / "golden" / module.relative_to(ROOT / "rtl")).exists()
     assert (ROOT / "verif" / design.engine / f"bench_{design.name}.py").exists()
     assert design.name in BENCHES
     component = design.component(AptParams())
