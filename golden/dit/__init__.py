@@ -1,1 +1,1 @@
-"""A small diffusion transformer with real weights: forward pass, sampler and Q/K/V capture."""
+"""A small diffusion transformer on real images: model, sampler, captures and attention tiles."""
