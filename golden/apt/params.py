@@ -185,6 +185,24 @@ class AptParams:
         """Words of ``vpu_lanes`` elements in a tile row of ``tile_k``; the last may be short."""
         return ceil_div(self.tile_k, self.vpu_lanes)
 
+    # Address translator (APT 4.4)
+
+    def att_skew(self, window):
+        """Lines that the banks may have drifted apart when a row begins.
+
+        ``window - 1`` rows of at most ``slots`` lines each can be open. 16 lines cost a whole
+        open tile nothing that can be measured on real masks (see the utilisation study).
+        """
+        return min((window - 1) * self.slots, 16)
+
+    def att_depth(self, window):
+        """Entries of each bank's FIFO, a power of two: lines that may be begun and not issued.
+
+        Room for the drift and a row on top of it, so that a line can always be completed, and
+        as much again for the scanner to run ahead.
+        """
+        return 1 << ceil_log2(max(16, self.att_skew(window) + 2 * self.slots))
+
     # Compressed masks (numerics 4.4). A flag pair is the HP flag and, above it, the V flag.
 
     @property
@@ -224,12 +242,17 @@ class AptParams:
         return self.row_code_words + ceil_div(2 * rows * cols, CODE_BITS)
 
     @property
-    def row_threshold_bits(self):
-        """Bits of a threshold for the count of a row: 0 to ``tile_k``."""
+    def row_count_bits(self):
+        """Bits of a number of rows of a tile, 0 to ``tile_q``."""
+        return ceil_log2(self.tile_q + 1)
+
+    @property
+    def key_count_bits(self):
+        """Bits of a number of keys of a tile, 0 to ``tile_k``: a row's count, or its threshold."""
         return ceil_log2(self.tile_k + 1)
 
     @property
-    def flag_threshold_bits(self):
-        """Bits of a threshold for the count of a flag block: 0 to its full count."""
+    def flag_count_bits(self):
+        """Bits of a count of a flag block, 0 to all its elements, or of its threshold."""
         rows, cols = self.flag_block
         return ceil_log2(rows * cols + 1)
