@@ -18,8 +18,8 @@ def parameter_options(command):
                   help="TOML with an optional `preset` and a table [apt] of parameters.")
     @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True,
                   help="Replace one parameter; may be given again.")
-    def with_params(preset, config, settings, **others):
-        return command(params=resolve(preset, config, settings), **others)
+    def with_params(*context, preset, config, settings, **others):
+        return command(*context, params=resolve(preset, config, settings), **others)
 
     with_params.__name__, with_params.__doc__ = command.__name__, command.__doc__
     with_params.__click_params__ += getattr(command, "__click_params__", [])

@@ -1,5 +1,6 @@
 """``python -m verif``: run the benches and say what each has checked."""
 
+import concurrent.futures
 import os
 import pathlib
 import sys
@@ -45,20 +46,33 @@ def _junit(results):
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _table(results):
-    table = Table(title="benches", title_justify="left")
-    for heading, justify in (("bench", "left"), ("simulator", "left"), ("parameters", "left"),
-                             ("tests", "right"), ("outputs checked", "right"),
-                             ("seconds", "right"), ("result", "left")):
-        table.add_column(heading, justify=justify)
+def _table(results, simulator):
+    table = Table(title=f"benches in {simulator}", title_justify="left")
+    table.add_column("bench", no_wrap=True)
+    table.add_column("parameters", overflow="fold")
+    for heading in ("tests", "checked", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("result", no_wrap=True)
     for result in results:
         good = sum(failure is None for *_, failure in result.tests)
         table.add_row(
-            result.bench, result.simulator,
+            result.bench,
             " ".join(f"{key}={value}" for key, value in result.overrides.items()) or "preset",
-            f"{good}/{len(result.tests)}", f"{result.checked:,}", f"{result.seconds:.1f}",
+            f"{good}/{len(result.tests)}", f"{result.checked:,}", f"{result.seconds:.0f}",
             "[green]passed[/]" if result.passed else "[red]FAILED[/]")
     return table
+
+
+def _leave_path_with_space(args):
+    """Start again by the environment's real path where the given one has a space.
+
+    In a checkout with a space in its path ``.venv`` is a link, and the libraries of cocotb must
+    not be named through it.
+    """
+    real = os.path.realpath(sys.prefix)
+    if " " in sys.prefix and " " not in real:
+        python = os.path.join(real, "bin", "python")
+        os.execv(python, [python, "-m", "verif", *args])
 
 
 @click.command()
@@ -68,11 +82,14 @@ def _table(results):
               show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True,
               help="Seed of data and flow; a failure repeats with the same seed.")
+@click.option("--jobs", type=click.IntRange(1), default=os.cpu_count(), show_default="all cores",
+              help="Benches to run at a time.")
 @click.option("--waves", is_flag=True, help="Write waveforms beside each bench's log.")
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=pathlib.Path),
               help="JUnit XML report.  [default: build/verif/junit.xml]")
 @version_option()
-def main(benches, params, simulator, seed, waves, junit):
+@click.pass_context
+def main(context, benches, params, simulator, seed, jobs, waves, junit):
     """Run cocotb benches against the golden models; no BENCH means all.
 
     Each bench runs at full speed, starved, stalled and with a sink that waits for valid, on real
@@ -83,33 +100,37 @@ def main(benches, params, simulator, seed, waves, junit):
         if bench not in BENCHES:
             raise ConfigError(f"unknown bench {bench!r}; the benches are {', '.join(BENCHES)}")
     require_simulator(simulator)
-    settings = click.get_current_context().params.get("settings", ())
-    chosen = list(dict.fromkeys(benches)) or list(BENCHES)
-    runs = [(bench, run_params, overrides) for bench in chosen
-            for run_params, overrides in _configurations(
-                bench, params, [setting.partition("=")[0].strip() for setting in settings])]
-    results = []
-    with Progress(SpinnerColumn(), TextColumn("{task.completed}/{task.total}"),
-                  TextColumn("{task.description}"), TimeElapsedColumn(),
-                  console=progress_console) as progress:
-        task = progress.add_task("", total=len(runs))
-        for bench, run_params, overrides in runs:
-            progress.update(task, description=f"{bench} in {simulator}")
-            results.append(run_bench(bench, run_params, overrides, simulator=simulator, seed=seed,
-                                     waves=waves))
+    settings = [setting.partition("=")[0].strip() for setting in context.params["settings"]]
+    runs = [(bench, run_params, overrides)
+            for bench in dict.fromkeys(benches or BENCHES)
+            for run_params, overrides in _configurations(bench, params, settings)]
+    results = [None] * len(runs)
+    with (Progress(SpinnerColumn(), TextColumn("{task.completed} of {task.total} benches"),
+                   TextColumn("{task.description}"), TimeElapsedColumn(),
+                   console=progress_console) as progress,
+          concurrent.futures.ProcessPoolExecutor(min(jobs, len(runs))) as pool):
+        task = progress.add_task(f"in {simulator}", total=len(runs))
+        futures = {pool.submit(run_bench, bench, run_params, overrides, simulator=simulator,
+                               seed=seed, waves=waves): index
+                   for index, (bench, run_params, overrides) in enumerate(runs)}
+        for future in concurrent.futures.as_completed(futures):
+            results[futures[future]] = future.result()
             progress.advance(task)
-    console.print(_table(results))
+    console.print(_table(results, simulator))
     for result in results:
         for name, _, failure in [("", 0, result.failure), *result.tests]:
             if failure is not None:
                 console.print(f"{result.bench} {name}: {failure}", style="red", markup=False)
+        if waves:
+            console.print(f"{result.bench}: waveform and logs in {result.folder}", markup=False)
     path = write_whole(junit or build_root() / "junit.xml", _junit(results))
     failed = sum(not result.passed for result in results)
     console.print(f"{len(results) - failed} of {len(results)} benches passed, "
                   f"{sum(result.checked for result in results):,} outputs checked; seed {seed}; "
-                  f"report in {os.path.relpath(path)}")
+                  f"report in {path}", markup=False)
     sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":
+    _leave_path_with_space(sys.argv[1:])
     run_cli(main, "verif")

@@ -34,6 +34,7 @@ class BenchResult:
     bench: str
     simulator: str
     overrides: dict
+    folder: pathlib.Path  # logs and waveforms
     seconds: float = 0.0
     checked: int = 0
     tests: list = dataclasses.field(default_factory=list)  # (name, seconds, failure or None)
@@ -133,7 +134,7 @@ def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_d
     folder = (build_dir or build_root()) / simulator / bench / digest
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    result = BenchResult(bench, simulator, overrides)
+    result = BenchResult(bench, simulator, overrides, folder)
     started = time.perf_counter()
     source, manifest, _ = emit(design, params, folder)
     tally = folder / "tally.txt"
