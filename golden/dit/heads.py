@@ -76,7 +76,7 @@ def study_capture(path=None, *, on_step=None):
 
 
 def calibrated_heads(taken, *, pruned=PRUNED_SHARE, high=HIGH_SHARE):
-    """Yield the :class:`Head` of every step, layer and head of a capture, one in memory at a time."""
+    """Yield the :class:`Head` of every step, layer and head of a capture, one at a time."""
     for step in taken.steps:
         for layer in taken.layers:
             for head in range(taken.q.shape[2]):

@@ -4,13 +4,14 @@
 """
 
 import importlib.resources
+import itertools
 import math
 
 import numpy as np
 
 
 __all__ = ["CHANNELS", "DEPTH", "GUIDANCE", "HEADS", "HEAD_DIM", "SIDE", "STEPS", "TOKENS", "WIDTH",
-           "Dit", "attention", "initial_noise", "sample", "to_uint8", "trajectory"]
+           "Dit", "attention", "initial_noise", "label_names", "sample", "to_uint8", "trajectory"]
 
 #: Image: colour channels and side in pixels; the image is cut into patches of 2 x 2.
 CHANNELS, SIDE = 3, 64
@@ -21,7 +22,13 @@ TOKENS, WIDTH, DEPTH, HEADS, HEAD_DIM = _GRID * _GRID, 192, 10, 3, 64
 #: Sampler: Euler steps and classifier-free guidance that the weights were made for.
 STEPS, GUIDANCE = 28, 3.0
 
-_DATA = importlib.resources.files(__package__) / "data"
+_WEIGHTS = importlib.resources.files(__package__) / "data" / "dit_emoji64.npz"
+
+
+def label_names():
+    """Names of the categories and of the styles, in the order of their numbers."""
+    with _WEIGHTS.open("rb") as file, np.load(file) as stored:
+        return tuple(stored["category_names"].tolist()), tuple(stored["style_names"].tolist())
 
 
 def attention(q, k, v, *, step, layer, guided):
@@ -82,23 +89,20 @@ class Dit:
     Parameters
     ----------
     weights : :class:`dict`
-        Arrays by the names of the card.
-    categories, styles : :class:`tuple` of :class:`str`
-        Names of the labels, in the order of their numbers.
+        Float32 arrays by the names of the card.
     """
 
-    def __init__(self, weights, categories, styles):
-        self.categories, self.styles = tuple(categories), tuple(styles)
+    def __init__(self, weights):
         self._weights = weights
         self._position = _positions()
 
     @classmethod
     def load(cls):
         """The trained weights that come with Tilewright."""
-        with (_DATA / "dit_emoji64.npz").open("rb") as file, np.load(file) as stored:
-            weights = {name: stored[name].astype(np.float32) for name in stored.files
-                       if stored[name].dtype == np.float16}
-            return cls(weights, stored["category_names"].tolist(), stored["style_names"].tolist())
+        with _WEIGHTS.open("rb") as file, np.load(file) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        return cls({name: array.astype(np.float32) for name, array in arrays.items()
+                    if array.dtype == np.float16})
 
     def _linear(self, x, name):
         y = x @ self._weights[name + ".weight"].T
@@ -153,7 +157,7 @@ def trajectory(model, noise, *, category, style, steps=STEPS, guidance=GUIDANCE,
     :func:`attention` is.
     """
     image, times = noise.astype(np.float32), np.linspace(1, 0, steps + 1)
-    for step, (time, after) in enumerate(zip(times[:-1], times[1:], strict=True)):
+    for step, (time, after) in enumerate(itertools.pairwise(times)):
         velocity = {}
         for guided in (True, False):
             def attend(q, k, v, *, layer, step=step, guided=guided):
@@ -165,10 +169,15 @@ def trajectory(model, noise, *, category, style, steps=STEPS, guidance=GUIDANCE,
         yield image
 
 
-def sample(model, noise, **options):
-    """The image [3, 64, 64] at time 0, about -1 to 1; options as of :func:`trajectory`."""
-    for image in trajectory(model, noise, **options):
-        pass
+def sample(model, noise, *, on_step=None, **options):
+    """The image [3, 64, 64] at time 0, about -1 to 1; options as of :func:`trajectory`.
+
+    ``on_step(done)`` is called after each step.
+    """
+    for done, latest in enumerate(trajectory(model, noise, **options), 1):
+        image = latest
+        if on_step is not None:
+            on_step(done)
     return image
 
 
