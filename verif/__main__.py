@@ -1,6 +1,5 @@
 """``python -m verif``: run the benches and say what each has checked."""
 
-import concurrent.futures
 import os
 import pathlib
 import sys
@@ -16,7 +15,7 @@ from golden.cli.entry import console, progress_console, run_cli, version_option
 from golden.common.files import write_whole
 
 from .benches import BENCHES
-from .runner import SIMULATORS, build_root, require_simulator, run_bench
+from .runner import SIMULATORS, build_root, require_simulator, run_benches
 
 
 def _configurations(bench, params, settings):
@@ -104,18 +103,12 @@ def main(context, benches, params, simulator, seed, jobs, waves, junit):
     runs = [(bench, run_params, overrides)
             for bench in dict.fromkeys(benches or BENCHES)
             for run_params, overrides in _configurations(bench, params, settings)]
-    results = [None] * len(runs)
-    with (Progress(SpinnerColumn(), TextColumn("{task.completed} of {task.total} benches"),
-                   TextColumn("{task.description}"), TimeElapsedColumn(),
-                   console=progress_console) as progress,
-          concurrent.futures.ProcessPoolExecutor(min(jobs, len(runs))) as pool):
+    with Progress(SpinnerColumn(), TextColumn("{task.completed} of {task.total} benches"),
+                  TextColumn("{task.description}"), TimeElapsedColumn(),
+                  console=progress_console) as progress:
         task = progress.add_task(f"in {simulator}", total=len(runs))
-        futures = {pool.submit(run_bench, bench, run_params, overrides, simulator=simulator,
-                               seed=seed, waves=waves): index
-                   for index, (bench, run_params, overrides) in enumerate(runs)}
-        for future in concurrent.futures.as_completed(futures):
-            results[futures[future]] = future.result()
-            progress.advance(task)
+        results = run_benches(runs, jobs=jobs, simulator=simulator, seed=seed, waves=waves,
+                              on_result=lambda result: progress.advance(task))
     console.print(_table(results, simulator))
     for result in results:
         for name, _, failure in [("", 0, result.failure), *result.tests]:

@@ -1,5 +1,6 @@
 """Builds a design in a simulator, runs its bench, and reads what came out."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
@@ -19,7 +20,8 @@ from gen.verilog import emit
 from golden.common.errors import UserError
 
 
-__all__ = ["SIMULATORS", "BenchResult", "build_root", "require_simulator", "run_bench"]
+__all__ = ["SIMULATORS", "BenchResult", "build_root", "require_simulator", "run_bench",
+           "run_benches"]
 
 
 SIMULATORS = ("verilator", "icarus")
@@ -123,10 +125,11 @@ def _read_results(path, result):
 
 
 def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_dir=None,
-              environment=None):
+              environment=None, test_filter=None):
     """Emit, build and run one bench; never raises for a failing bench, see the result.
 
-    ``params`` is complete; ``overrides`` only names the run. Logs are in ``build_dir``.
+    ``params`` is complete; ``overrides`` only names the run. ``test_filter`` is a regular
+    expression that names of tests must match. Logs are below ``build_dir``.
     """
     design = DESIGNS[bench]
     name = "-".join(f"{key}={value}" for key, value in overrides.items()) or "preset"
@@ -150,7 +153,7 @@ def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_d
             runner.test(test_module=f"verif.{design.engine}.bench_{bench}",
                         hdl_toplevel=design.name, hdl_toplevel_lang="verilog", seed=seed,
                         build_dir=folder / "sim", test_dir=folder, waves=waves,
-                        plusargs=plusargs, results_xml=str(folder / "results.xml"),
+                        plusargs=plusargs, test_filter=test_filter, results_xml=str(folder / "results.xml"),
                         log_file=folder / "test.log", timescale=("1ns", "1ps"),
                         extra_env={"TILEWRIGHT_MANIFEST": str(manifest),
                                    "TILEWRIGHT_TALLY": str(tally),
@@ -167,3 +170,15 @@ def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_d
         result.failure = f"{name}: no output was checked"
     result.seconds = time.perf_counter() - started
     return result
+
+
+def run_benches(runs, *, jobs=None, on_result=lambda result: None, **options):
+    """Results of many ``(bench, params, overrides)``, in their order, ``jobs`` at a time."""
+    results = [None] * len(runs)
+    with concurrent.futures.ProcessPoolExecutor(min(jobs or os.cpu_count(), len(runs))) as pool:
+        futures = {pool.submit(run_bench, *run, **options): index
+                   for index, run in enumerate(runs)}
+        for future in concurrent.futures.as_completed(futures):
+            results[futures[future]] = future.result()
+            on_result(future.result())
+    return results
