@@ -14,7 +14,7 @@ help:
 	@echo "make clean      remove build/ and .venv"
 
 demo:
-	$(RUN) -m gen.demo -o build/demo
+	$(RUN) -m verif.demo
 
 test: lint
 	$(RUN) -m pytest -q -n auto -m "not full"
