@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from golden.apt.mask_encoder import check_code
 from golden.common.arith import as_int64
 
 
@@ -35,24 +36,19 @@ def decode(code, refresh, rows, keys, params):
 
     Returns two bool arrays ``[..., tile_q, tile_k]``.
     """
-    code = np.asarray(code)
-    if code.dtype.kind not in "iu":
-        raise TypeError(f"Code must have an integer dtype, not {code.dtype}")
-    if code.shape[-1:] != (params.flags,):
-        raise ValueError(f"Code must have {params.flags} flag pairs, not {code.shape[-1:]}")
+    code = check_code(code, params)
     refresh = np.asarray(refresh)
     refresh = _per_tile("Refresh", refresh.view(np.uint8) if refresh.dtype == bool else refresh, 1)
     rows = _per_tile("Rows", rows, params.tile_q)
     keys = _per_tile("Keys", keys, params.tile_k)
 
     # From the short axis to the long one, on pairs: one pass for both planes.
-    grid = code[..., params.row_flags:].astype(np.uint8)
-    grid = grid.reshape(*code.shape[:-1], *params.flag_grid)
+    grid = code[..., params.row_flags:].reshape(*code.shape[:-1], *params.flag_grid)
     height, width = params.flag_block
     pairs = np.repeat(grid, width, axis=-1)[..., :params.tile_k] if width > 1 else grid
     pairs = np.repeat(pairs, height, axis=-2)[..., :params.tile_q, :]
     if params.row_flags:
-        row = code[..., :params.row_flags, None].astype(np.uint8)
+        row = code[..., :params.row_flags, None]
         pairs = pairs | row if params.rowcol_decode == "or" else pairs & row
     pairs = pairs | (refresh << 1).astype(np.uint8)
     inside = ((np.arange(params.tile_q)[:, None] < rows)

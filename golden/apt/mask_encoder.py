@@ -24,8 +24,8 @@ from golden.apt.params import CODE_BITS
 from golden.common.checks import ceil_div
 
 
-__all__ = ["BlockThresholds", "RowColThresholds", "check_thresholds", "count", "encode",
-           "pack_code", "unpack_code"]
+__all__ = ["BlockThresholds", "RowColThresholds", "check_code", "check_thresholds", "count",
+           "encode", "pack_code", "unpack_code"]
 
 _PAIRS = CODE_BITS // 2
 
@@ -111,19 +111,26 @@ def encode(hp, lp, thresholds, params):
     return flags[..., 0] | flags[..., 1].astype(np.uint8) << 1
 
 
-def pack_code(code, params):
-    """The memory image of a code: uint16 ``[..., code_words]``."""
+def check_code(code, params):
+    """The code as a uint8 array of flag pairs; :class:`TypeError` or :class:`ValueError`."""
     code = np.asarray(code)
     if code.dtype.kind not in "iu":
         raise TypeError(f"Code must have an integer dtype, not {code.dtype}")
     if code.shape[-1:] != (params.flags,):
         raise ValueError(f"Code must have {params.flags} flag pairs, not {code.shape[-1:]}")
     if code.size and not (code.min() >= 0 and code.max() <= 3):
-        raise ValueError("Code must consist of flag pairs 0..3")
+        worst = code.max() if code.max() > 3 else code.min()
+        raise ValueError(f"Code must consist of flag pairs 0..3, not {int(worst)}")
+    return code.astype(np.uint8, copy=False)
+
+
+def pack_code(code, params):
+    """The memory image of a code: uint16 ``[..., code_words]``."""
+    code = check_code(code, params)
     sections = []
     for section in (code[..., :params.row_flags], code[..., params.row_flags:]):
         words = ceil_div(section.shape[-1], _PAIRS)
-        pairs = np.zeros((*code.shape[:-1], words * _PAIRS), dtype=np.uint16)
+        pairs = np.zeros((*code.shape[:-1], words * _PAIRS), np.uint16)
         pairs[..., :section.shape[-1]] = section
         pairs = pairs.reshape(*code.shape[:-1], words, _PAIRS)
         sections.append((pairs << np.arange(0, CODE_BITS, 2, dtype=np.uint16)).sum(

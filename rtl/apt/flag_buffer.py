@@ -48,10 +48,20 @@ class FlagBuffer(wiring.Component):
             "release": In(1),
         })
 
+    @staticmethod
+    def _group(grid):
+        return grid.group if grid.aligned else 1
+
+    @classmethod
+    def load_cycles(cls, params):
+        """Cycles that a block row takes to load, without the words of row flags."""
+        grid = FlagGrid(params, params.lanes)
+        return sum(map(len, grid.words)) // cls._group(grid)
+
     def elaborate(self, platform):
         m = Module()
         params, grid = self._params, self._grid
-        group = grid.group if grid.aligned else 1
+        group = self._group(grid)
 
         # Two halves; `full` counts those that are loaded.
         full = Signal(range(3))

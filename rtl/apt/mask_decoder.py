@@ -77,9 +77,9 @@ class MaskDecoder(wiring.Component):
 
     @property
     def latency(self):
-        """Cycles from the transfer on ``i`` of the word that completes a block row (``rowcol``: a
-        tile) to ``o.valid`` of its first word, with the command at hand and the decoder idle."""
-        return 2
+        """Cycles from the offer of a tile's first code word on ``i`` to ``o.valid`` of the tile's
+        first word, with the rest of the code and the command at hand and the decoder idle."""
+        return self._params.row_code_words + FlagBuffer.load_cycles(self._params) + 1
 
     @property
     def throughput(self):

@@ -79,7 +79,8 @@ class MaskEncoder(wiring.Component):
     @property
     def latency(self):
         """Cycles from the transfer of a tile's last word on ``i`` to ``o.valid`` of the last word
-        of its code, for a tile that comes without gaps to an idle encoder."""
+        of its code, for a tile that comes without gaps to an idle encoder. Where the code does
+        not keep up, words of the tile have to wait, and this is an upper bound."""
         grid = FlagGrid(self._params, self._params.vpu_lanes)
         groups = [count // grid.group for count in grid.ends]
         if self._params.codec == "rowcol":
