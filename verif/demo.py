@@ -1,4 +1,4 @@
-"""``python -m verif.demo``: from parameters to Verilog, a real tile through the RTL, area, picture."""
+"""``python -m verif.demo``: a real tile through the RTL, the area of every block, a picture."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""The demo's figure: a real tile's probabilities, its element masks, and what codecs make of them."""
+"""The demo's figure: a real tile's probabilities, its masks, and what codecs make of them."""
 
 import dataclasses
 import itertools

@@ -153,18 +153,22 @@ def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_d
             runner.test(test_module=f"verif.{design.engine}.bench_{bench}",
                         hdl_toplevel=design.name, hdl_toplevel_lang="verilog", seed=seed,
                         build_dir=folder / "sim", test_dir=folder, waves=waves,
-                        plusargs=plusargs, test_filter=test_filter, results_xml=str(folder / "results.xml"),
+                        plusargs=plusargs, test_filter=test_filter,
+                        results_xml=str(folder / "results.xml"),
                         log_file=folder / "test.log", timescale=("1ns", "1ps"),
                         extra_env={"TILEWRIGHT_MANIFEST": str(manifest),
                                    "TILEWRIGHT_TALLY": str(tally),
                                    "PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path]),
                                    **(environment or {})})
     except (SystemExit, RuntimeError, OSError) as error:
-        if not (folder / "results.xml").exists():
-            log = folder / ("test.log" if (folder / "test.log").exists() else "build.log")
-            result.failure = f"{type(error).__name__}: {error} (see {log})"
-    if result.failure is None:
+        problem = f"{type(error).__name__}: {error}"
+    else:
+        problem = "the simulator ended early"
+    if (folder / "results.xml").exists():
         _read_results(folder / "results.xml", result)
+    else:
+        log = folder / ("test.log" if (folder / "test.log").exists() else "build.log")
+        result.failure = f"{problem} (see {log})"
     result.checked = sum(map(int, tally.read_text().split()))
     if result.passed and result.checked == 0:
         result.failure = f"{name}: no output was checked"
