@@ -173,8 +173,8 @@ def test_config_file(tmp_path):
 
 
 @pytest.mark.parametrize("text, message", [
-    ("lanes = 3", "{path} has unknown keys lanes; it may have 'preset' and a table [apt] of "
-                  "parameters"),
+    ("lanes = 3", ("{path} has unknown keys lanes; it may have 'preset' and a table [apt] of "
+                   "parameters")),
     ("[apt]\nwidth = 3", "{path}: unknown parameter 'width'; the parameters are "),
     ("[apt]\nlanes = '3'", "AptParams.lanes must be an integer, not '3'"),
     ("[apt]\nlanes = true", "AptParams.lanes must be an integer, not True"),
