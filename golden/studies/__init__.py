@@ -1,0 +1,1 @@
+"""Studies on real attention: what codecs, placements and windows cost. Imports NumPy alone."""
