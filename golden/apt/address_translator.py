@@ -37,7 +37,6 @@ class Schedule:
 
     params: AptParams
     window: int
-    skew: int
     line: np.ndarray
     count: np.ndarray
     start: np.ndarray
@@ -65,7 +64,7 @@ def _placed(masks, params, tables):
     return padded.reshape(len(masks), params.tile_q, params.slots, params.lanes)
 
 
-def schedule(masks, params, window=None, tables=None, skew=None):
+def schedule(masks, params, window=None, tables=None):
     """Line numbers of one tile or a batch of tiles; see the module for the rule.
 
     Parameters
@@ -78,12 +77,10 @@ def schedule(masks, params, window=None, tables=None, skew=None):
         Query rows that may be open at once; ``params.window_qk`` if not given.
     tables : array, ``[tiles,] tile_k``
         Placement; made by :func:`golden.apt.placement.placement_tables` if not given.
-    skew : :class:`int`
-        Lines that banks may drift apart; ``params.att_skew(window)`` if not given.
     """
     masks = as_masks(masks, params)
-    window = params.window_qk if window is None else window
-    skew = params.att_skew(window) if skew is None else skew
+    window = params.att_window(window)
+    skew = params.att_skew(window)
     tables = placement_tables(masks, params) if tables is None else tables
     placed = _placed(masks, params, tables)
     tiles, rows = len(masks), params.tile_q
@@ -104,12 +101,12 @@ def schedule(masks, params, window=None, tables=None, skew=None):
     count = np.maximum(ends[rows], 1)
     end = np.maximum.accumulate(line.max(axis=3).reshape(tiles, -1), axis=1) + 1
     end[:, -1] = count
-    return Schedule(params, window, skew, line, count, start.T, end)
+    return Schedule(params, window, line, count, start.T, end)
 
 
-def lines(masks, params, window=None, tables=None, skew=None):
+def lines(masks, params, window=None, tables=None):
     """The lines of one tile or of a batch, tile after tile; arguments as :func:`schedule`."""
-    plan = schedule(masks, params, window, tables, skew)
+    plan = schedule(masks, params, window, tables)
     offset = np.cumsum(plan.count) - plan.count
     total = int(plan.count.sum())
     tile, row, slot, bank = np.nonzero(plan.line >= 0)
@@ -125,58 +122,62 @@ def lines(masks, params, window=None, tables=None, skew=None):
     return Lines(valid, rows, slots, base, last, np.repeat(np.arange(len(plan.count)), plan.count))
 
 
-def transfer_cycles(plan, slot_cycles, depth=None, latency=1):
-    """Cycle in which each line leaves, for tiles back to back, from the hardware's pipeline.
+def transfer_cycles(plan, slot_cycles):
+    """Cycle in which each line leaves the hardware, for tiles back to back from reset.
 
-    Mask words (and tables) are there whenever they are asked for, and the sink takes a line as
-    soon as ``slot_cycles`` cycles have passed since the line before (1 if that had no element).
-    ``latency`` is the number of cycles from the first word's transfer (cycle 0) to its push.
+    Mask words (and tables) are there whenever they are asked for; the first word is transferred
+    in cycle 0. The sink takes a line once ``slot_cycles`` cycles have passed since the one before
+    (one cycle, if that had no element).
 
-    A word is pushed when fewer than ``depth`` lines are begun and not popped. A line is popped
-    when no later element can enter it, and, unless the tile has ended, a later line is begun;
-    it is offered one cycle after that.
+    The pipeline: a word is *pushed* into the FIFOs while fewer than ``att_depth`` lines are begun
+    and not popped. A line is *popped* into the line store when no later element can enter it and,
+    unless its tile has ended, a later line is begun. It is then *read* from the store, which
+    holds ``att_lines``, *moved* to the output register and *taken*: a cycle each at the least.
     """
     params = plan.params
-    depth = params.att_depth(plan.window) if depth is None else depth
-    tiles, words = plan.end.shape
+    depth, store = params.att_depth(plan.window), params.att_lines
+    first_push = 1 if params.placement == "modulo" else params.slots + 2
+    tiles = len(plan.count)
     offset = np.cumsum(plan.count) - plan.count
+    # Lines begun, and lines complete, once a word has been pushed.
     begun = (plan.end + offset[:, None]).reshape(-1)
-    # Lines that are complete once a word has been pushed.
-    start = np.repeat(plan.start, params.slots, axis=1)
     complete = np.empty_like(plan.end)
-    complete[:, :-1] = start[:, 1:]
+    complete[:, :-1] = np.repeat(plan.start, params.slots, axis=1)[:, 1:]
     complete = np.minimum(complete, np.maximum(plan.end - 1, 0))
     complete[:, -1] = plan.count
     complete = (complete + offset[:, None]).reshape(-1)
     total = int(plan.count.sum())
     number = np.arange(total)
-    sealed_by = np.searchsorted(complete, number, side="right")  # word that completes each line
-    # Line j holds up the words from the one after that which begins line j + depth - 1.
+    completed_by = np.searchsorted(complete, number, side="right")
+    # Until line j is popped, words after the one that begins line j + depth - 1 are held up.
     held = np.searchsorted(begun, number[:max(0, total - depth)] + depth, side="left") + 1
-    holders = np.searchsorted(held, sealed_by, side="right").tolist()
+    holders = np.searchsorted(held, completed_by, side="right").tolist()
     held = held.tolist()
-    tile = np.repeat(np.arange(tiles), plan.count)
-    empty = ~(plan.line.reshape(tiles, -1) >= 0).any(axis=1)[tile]
-    pace = np.where(empty, 1, slot_cycles).tolist()
-    delay, left, popped, ready = [latency], 0, 0, 0   # delay: push cycle less word number
-    leaves = []
-    for index, word in enumerate(sealed_by.tolist()):
-        popped = max(word + delay[holders[index]] + 1, left)
-        left = max(popped + 1, ready)
-        ready = left + pace[index]
+    empty = ~(plan.line.reshape(tiles, -1) >= 0).any(axis=1)
+    pace = np.where(np.repeat(empty, plan.count), 1, slot_cycles).tolist()
+    delay = [first_push]  # push cycle less word number, after the first holders
+    reads, leaves = [], []
+    popped = moved = left = free = -1
+    for index, word in enumerate(completed_by.tolist()):
+        popped = max(word + delay[holders[index]] + 1, popped + 1)
+        if index >= store:
+            popped = max(popped, reads[index - store] + 1)
+        reads.append(max(popped + 1, moved))
+        moved = max(reads[-1] + 1, left)
+        left = max(moved + 1, free)
+        free = left + pace[index]
         leaves.append(left)
         if index < len(held):
             delay.append(max(delay[-1], popped + 1 - held[index]))
     return np.asarray(leaves)
 
 
-def utilisation(masks, params, window=None, tables=None, skew=None, depth=None):
+def utilisation(masks, params, window=None, tables=None):
     """Valid elements / (lanes x issue slots), tiles back to back, at the block's own speed.
 
-    An issue slot lasts ``ceil(head_dim / multipliers)`` cycles; slots in which the lanes have no
-    line because the scanner is behind count as lost, from the first word to the last slot's end.
+    An issue slot lasts ``params.chunks`` cycles. Time in which the lanes have no line because the
+    scanner is behind counts as lost slots, from the first word to the end of the last slot.
     """
-    plan = schedule(masks, params, window, tables, skew)
-    leaves = transfer_cycles(plan, params.chunks, depth)
-    elements = int((plan.line >= 0).sum())
-    return elements * params.chunks / (params.lanes * float(leaves[-1] + params.chunks))
+    plan = schedule(masks, params, window, tables)
+    cycles = int(transfer_cycles(plan, params.chunks)[-1]) + params.chunks
+    return int((plan.line >= 0).sum()) * params.chunks / (params.lanes * cycles)

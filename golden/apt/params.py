@@ -126,6 +126,19 @@ class AptParams:
     # DP-MAC
 
     @property
+    def pass_bits(self):
+        """Signed, negated sum of one pass: ``multipliers`` products of segments.
+
+        ``balanced`` segments are -32 at the least, and that squared is the largest product: its
+        negative takes a bit less.
+        """
+        half = 1 << (self.segment_bits - 1)
+        largest = (2 * half - 1) ** 2 if self.split == "truncate" else half * half
+        smallest = half * (2 * half - 1 if self.split == "truncate" else half - 1)
+        return max((self.multipliers * largest - 1).bit_length(),
+                   (self.multipliers * smallest).bit_length()) + 1
+
+    @property
     def max_terms(self):
         """Longest dot product: channels in QK, keys in PV."""
         return max(self.head_dim, self.tile_k)
@@ -187,21 +200,37 @@ class AptParams:
 
     # Address translator (APT 4.4)
 
-    def att_skew(self, window):
-        """Lines that the banks may have drifted apart when a row begins.
-
-        ``window - 1`` rows of at most ``slots`` lines each can be open. 16 lines cost a whole
-        open tile nothing that can be measured on real masks (see the utilisation study).
-        """
-        return min((window - 1) * self.slots, 16)
+    def att_window(self, window=None):
+        """A checked window: ``window_qk`` if there is none, otherwise 1 to ``tile_q`` rows."""
+        window = self.window_qk if window is None else window
+        if not isinstance(window, int) or isinstance(window, bool):
+            raise TypeError(f"Window must be an integer, not {window!r}")
+        if not 1 <= window <= self.tile_q:
+            raise ValueError(f"Window must be in 1..{self.tile_q}, not {window}")
+        return window
 
     def att_depth(self, window):
-        """Entries of each bank's FIFO, a power of two: lines that may be begun and not issued.
+        """Entries of a bank's FIFO, a power of two: lines that may be begun and not complete.
 
-        Room for the drift and a row on top of it, so that a line can always be completed, and
-        as much again for the scanner to run ahead.
+        Room for the lines of a row, for 16 lines that other banks are ahead (or nearly all that
+        the window's other rows can have), and for two lines in passing: one that is begun and one
+        that is popped in the same cycle. On real masks more drift gains less than 0.01.
         """
-        return 1 << ceil_log2(max(16, self.att_skew(window) + 2 * self.slots))
+        drift = min(max(0, (window - 1) * self.slots - 2), 16)
+        return 1 << ceil_log2(self.slots + 2 + drift)
+
+    def att_skew(self, window):
+        """Lines that the banks may have drifted apart when a row begins."""
+        return min((window - 1) * self.slots, self.att_depth(window) - self.slots - 2)
+
+    @property
+    def att_lines(self):
+        """Complete lines that the address translator stores ahead of their issue.
+
+        A scan takes as long for a sparse tile as for a dense one; this store lets the lines of a
+        dense tile cover for it. Half of the lines that a tile may have, a power of two, 2 to 256.
+        """
+        return min(256, 1 << max(1, (self.tile_q * self.slots // 2).bit_length() - 1))
 
     # Compressed masks (numerics 4.4). A flag pair is the HP flag and, above it, the V flag.
 

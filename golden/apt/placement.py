@@ -12,7 +12,8 @@ from golden.common.arith import as_int64
 from .params import AptParams
 
 
-__all__ = ["as_masks", "balanced_tables", "correlated_tables", "modulo_tables", "placement_tables"]
+__all__ = ["as_masks", "balanced_tables", "correlated_tables", "modulo_tables", "placement_tables",
+           "table_beats"]
 
 
 def as_masks(masks, params):
@@ -95,3 +96,18 @@ def placement_tables(masks, params):
     rule = {"modulo": modulo_tables, "balanced": balanced_tables,
             "correlated": correlated_tables}[params.placement]
     return rule(masks, params)
+
+
+def table_beats(tables, params):
+    """Tables as the hardware loads them: ``[tiles, slots, lanes, 2]`` of ``{word, lane}``.
+
+    Beat ``slot`` tells each bank the word and the lane of the mask row that its key is in: key
+    ``lanes * word + lane``. What stands for positions from ``tile_k`` on is 0 and not used.
+    """
+    tables = as_int64(tables).reshape(-1, params.tile_k)
+    if not (np.sort(tables, axis=1) == np.arange(params.tile_k)).all():
+        raise ValueError(f"Table must be a permutation of 0..{params.tile_k - 1}")
+    padded = np.zeros((len(tables), params.slots * params.lanes), np.int64)
+    padded[:, :params.tile_k] = tables
+    beats = np.stack([padded // params.lanes, padded % params.lanes], axis=-1)
+    return beats.reshape(-1, params.slots, params.lanes, 2)
