@@ -6,7 +6,7 @@ from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
 
 
 __all__ = ["AptParams", "SPLITS", "CODECS", "ROWCOL_DECODES", "PLACEMENTS", "MULTIPLIER_STYLES",
-           "CODE_BITS"]
+           "CODE_BITS", "SCALE_BITS", "ROW_ALIGN"]
 
 #: How a word is cut into two segments: two's complement digits, or MSB rounded and LSB signed.
 SPLITS = ("truncate", "balanced")
@@ -20,6 +20,10 @@ PLACEMENTS = ("modulo", "balanced", "correlated")
 MULTIPLIER_STYLES = ("lut", "dsp")
 #: Bits of a word of compressed tile masks.
 CODE_BITS = 16
+#: Bits of a VPU word, and so of a tile's scale word.
+SCALE_BITS = 16
+#: A row's elements are padded to a multiple of this in a memory image (numerics 4.6).
+ROW_ALIGN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,8 @@ class AptParams:
         ``modulo`` (key mod lanes, the paper's), ``balanced`` or ``correlated``.
     window_qk, window_pv : :class:`int`
         Query rows that the address translator may keep open at once. 1 to ``tile_q``.
+    beat_bytes : :class:`int`
+        Bytes of a beat of the memory port. 1 to 64.
     """
 
     lanes: int = 16
@@ -74,6 +80,7 @@ class AptParams:
     placement: str = "correlated"
     window_qk: int = 4
     window_pv: int = 2
+    beat_bytes: int = 16
 
     def __post_init__(self):
         check_int(self, "lanes", low=2, high=64)
@@ -92,6 +99,7 @@ class AptParams:
         check_choice(self, "placement", PLACEMENTS)
         check_int(self, "window_qk", low=1, high=self.tile_q)
         check_int(self, "window_pv", low=1, high=self.tile_q)
+        check_int(self, "beat_bytes", low=1, high=64)
         if self.tile_k < self.lanes:
             raise ValueError(f"AptParams.tile_k must be at least AptParams.lanes ({self.lanes}), "
                              f"not {self.tile_k}")
@@ -122,6 +130,57 @@ class AptParams:
             return 0, (1 << self.segment_bits) - 1
         half = 1 << (self.segment_bits - 1)
         return -half, half - 1
+
+    @property
+    def inverse_bits(self):
+        """Bits of the quantizer's reciprocal ``floor(qmax * 2**16 / A)``, ``A`` at least 1; the
+        product of it and a magnitude up to ``A`` needs no more."""
+        return (self.qmax << SCALE_BITS).bit_length()
+
+    # Memory image of a tile (numerics 4.6)
+
+    @property
+    def beat_bits(self):
+        """Bits of a beat."""
+        return 8 * self.beat_bytes
+
+    @property
+    def image_dim(self):
+        """Elements of an image row: ``head_dim`` padded to a multiple of ``ROW_ALIGN``."""
+        return ceil_div(self.head_dim, ROW_ALIGN) * ROW_ALIGN
+
+    @property
+    def dim_words(self):
+        """Words of ``vpu_lanes`` elements in a row of ``head_dim``; the last may be short."""
+        return ceil_div(self.head_dim, self.vpu_lanes)
+
+    @property
+    def image_words(self):
+        """Words of ``vpu_lanes`` elements in an image row; the last may be short."""
+        return ceil_div(self.image_dim, self.vpu_lanes)
+
+    @property
+    def scale_beats(self):
+        """Beats of an image's scale word: it is padded to whole beats, as planes are."""
+        return ceil_div(SCALE_BITS, self.beat_bits)
+
+    @property
+    def max_rows(self):
+        """Rows of the largest tile of Q, K or V."""
+        return max(self.tile_q, self.tile_k)
+
+    @property
+    def rows_bits(self):
+        """Bits of a number of rows, 1 to ``max_rows``."""
+        return ceil_log2(self.max_rows + 1)
+
+    def plane_beats(self, rows):
+        """Beats of one segment plane of a tile of so many rows."""
+        return ceil_div(rows * self.image_dim * self.segment_bits, self.beat_bits)
+
+    def image_bytes(self, rows):
+        """Bytes of the memory image of a tile of so many rows."""
+        return (self.scale_beats + 2 * self.plane_beats(rows)) * self.beat_bytes
 
     # DP-MAC
 
