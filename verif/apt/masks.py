@@ -24,10 +24,9 @@ def corner_masks(params):
     shape = (params.tile_q, params.tile_k)
     none, every = np.zeros(shape, bool), np.ones(shape, bool)
     tiles = [(none, none), (every, none), (none, every)]
-    for row, key in ((0, 0), (-1, -1), (0, -1), (-1, 0)):
-        one = none.copy()
-        one[row, key] = True
-        tiles += [(one, none), (none, one), (one, ~one)]
+    one = np.zeros((4, *shape), bool)
+    one[range(4), [0, -1, 0, -1], [0, -1, -1, 0]] = True
+    tiles += [(one[0], none), (none, one[1]), (one[2], ~one[2]), (none, one[3])]
     line, column = none.copy(), none.copy()
     line[params.tile_q // 2], column[:, params.tile_k // 2] = True, True
     stripes = every.copy()
