@@ -1,0 +1,137 @@
+"""Largest magnitude of a tile."""
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from golden.apt.params import SCALE_BITS, AptParams
+
+
+__all__ = ["AbsMax", "absmax_latency", "element_word"]
+
+
+def element_word(params):
+    """One word of a tile of 16-bit VPU elements; ``last`` marks the tile's final word."""
+    return data.StructLayout({
+        "x": data.ArrayLayout(signed(SCALE_BITS), params.vpu_lanes),
+        "last": 1,
+    })
+
+
+def _stages(lanes):
+    """Sizes of the register stages of the maximum tree: two levels of comparators each."""
+    sizes = []
+    while not sizes or sizes[-1] > 1:
+        sizes.append(-(-(sizes[-1] if sizes else lanes) // 4))
+    return sizes
+
+
+def absmax_latency(params):
+    """:attr:`AbsMax.latency` of these parameters, without building one."""
+    return len(_stages(params.vpu_lanes)) + 2
+
+
+class AbsMax(wiring.Component):
+    """Scale word of a tile: ``A = max |x|``, -32768 counting as -32767 (numerics 4.6).
+
+    ``vpu_lanes`` elements a cycle; ``A`` comes out :attr:`latency` cycles after the tile's last
+    word. While ``o`` is stalled nothing moves, but words of the next tile are taken until its
+    result is due.
+
+    Parameters
+    ----------
+    params : :class:`AptParams`
+        ``vpu_lanes`` matters.
+
+    Members
+    -------
+    i : :py:`In(stream.Signature(element_word(params)))`
+        Words of a tile. Elements that pad a word must be 0.
+    o : :py:`Out(stream.Signature(SCALE_BITS))`
+        ``A``, one a tile.
+    """
+
+    def __init__(self, params):
+        if not isinstance(params, AptParams):
+            raise TypeError(f"Params must be an AptParams, not {params!r}")
+        self._params = params
+        super().__init__({
+            "i": In(stream.Signature(element_word(params))),
+            "o": Out(stream.Signature(SCALE_BITS)),
+        })
+
+    @property
+    def params(self):
+        return self._params
+
+    @property
+    def latency(self):
+        """Cycles from the transfer of a tile's last word to ``o.valid``."""
+        return absmax_latency(self._params)
+
+    @property
+    def throughput(self):
+        return f"{self._params.vpu_lanes} elements a cycle"
+
+    def elaborate(self, platform):
+        m = Module()
+
+        # A key orders elements by magnitude without negating them: the ones' complement magnitude
+        # |x| or |x| - 1, and below it the sign, which says what to add. -32768 drops its sign and
+        # so becomes 32767.
+        keys = []
+        for lane, x in enumerate(self.i.p.x):
+            folded = Signal(SCALE_BITS - 1, name=f"folded_{lane}")
+            key = Signal(SCALE_BITS, name=f"key_{lane}")
+            m.d.comb += [
+                folded.eq(x[:-1] ^ x[-1].replicate(SCALE_BITS - 1)),
+                key.eq(Cat(x[-1] & ~folded.all(), folded)),
+            ]
+            keys.append(key)
+
+        def maximum(group, name):
+            while len(group) > 1:
+                a, b, *rest = group
+                larger = Signal(SCALE_BITS, name=f"{name}_{len(group)}")
+                m.d.comb += larger.eq(Mux(a > b, a, b))
+                group = [*rest, larger]
+            return group[0]
+
+        # Maximum of a word: a tree, registered every two levels.
+        done = Signal()     # the tile's maximum is in `best`
+        advance = Signal()
+        m.d.comb += [
+            advance.eq(~done | ~self.o.valid | self.o.ready),
+            self.i.ready.eq(advance),
+        ]
+        valid, last = self.i.valid, self.i.p.last
+        for stage, size in enumerate(_stages(self._params.vpu_lanes)):
+            registers = []
+            for index in range(size):
+                register = Signal(SCALE_BITS, name=f"max_{stage}_{index}", reset_less=True)
+                with m.If(advance):
+                    m.d.sync += register.eq(maximum(keys[4 * index:4 * index + 4],
+                                                    f"larger_{stage}_{index}"))
+                registers.append(register)
+            stage_valid = Signal(name=f"valid_{stage}")
+            stage_last = Signal(name=f"last_{stage}", reset_less=True)
+            with m.If(advance):
+                m.d.sync += [stage_valid.eq(valid), stage_last.eq(last)]
+            keys, valid, last = registers, stage_valid, stage_last
+
+        # Maximum of the tile so far.
+        best = Signal(SCALE_BITS)
+        floor = Signal(SCALE_BITS)
+        m.d.comb += floor.eq(Mux(done, 0, best))
+        with m.If(advance):
+            m.d.sync += done.eq(valid & last)
+            m.d.sync += best.eq(Mux(valid & (keys[0] > floor), keys[0], floor))
+
+        # Ones' complement magnitude to magnitude.
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [
+                self.o.valid.eq(done),
+                self.o.payload.eq(best[1:] + best[0]),
+            ]
+
+        return m
