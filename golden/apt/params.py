@@ -1,5 +1,6 @@
 """Parameters of the APT engine: every free choice a field, every derived width a property."""
 
+import math
 from dataclasses import dataclass
 
 from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
@@ -160,6 +161,27 @@ class AptParams:
         return ceil_div(self.image_dim, self.vpu_lanes)
 
     @property
+    def image_chunk(self):
+        """Elements of an image row's words but for the last."""
+        return min(self.vpu_lanes, self.image_dim)
+
+    @property
+    def image_tail(self):
+        """Elements of an image row's last word."""
+        return self.image_dim - (self.image_words - 1) * self.image_chunk
+
+    @property
+    def dim_tail(self):
+        """Elements of ``head_dim`` in the last of its ``dim_words`` words."""
+        return self.head_dim - (self.dim_words - 1) * self.image_chunk
+
+    @property
+    def image_unit(self):
+        """Bits of which the words of an image row and a beat are multiples."""
+        return math.gcd(self.image_chunk * self.segment_bits,
+                        self.image_tail * self.segment_bits, self.beat_bits)
+
+    @property
     def scale_beats(self):
         """Beats of an image's scale word: it is padded to whole beats, as planes are."""
         return ceil_div(SCALE_BITS, self.beat_bits)
@@ -271,11 +293,11 @@ class AptParams:
     def att_depth(self, window):
         """Entries of a bank's FIFO, a power of two: lines that may be begun and not complete.
 
-        Room for the lines of a row, for 16 lines that other banks are ahead (or nearly all that
-        the window's other rows can have), and for two lines in passing: one that is begun and one
+        Room for the lines of a row, for 16 lines that other banks are ahead (or most of what the
+        window's other rows can have), and for two lines in passing: one that is begun and one
         that is popped in the same cycle. On real masks more drift gains less than 0.01.
         """
-        drift = min(max(0, (window - 1) * self.slots - 2), 16)
+        drift = min((window - 1) * self.slots * 3 // 4, 16)
         return 1 << ceil_log2(self.slots + 2 + drift)
 
     def att_skew(self, window):

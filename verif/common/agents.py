@@ -29,6 +29,10 @@ class _Agent:
         self._task = cocotb.start_soon(self._run())
         return self
 
+    def set_gaps(self, gaps):
+        """Idle by another pattern from the next cycle on: one item is taken a cycle."""
+        self._gaps = gaps
+
     def stop(self):
         """Stop driving, as a reset does to the other side; what was queued is dropped."""
         self._task.cancel()
