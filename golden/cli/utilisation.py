@@ -90,9 +90,8 @@ def utilisation_command(qkv, tile_q, tile_ks, windows, json, csv, plot):
     means = {key: [sum(usage.share for usage in column) / count
                    for column in zip(*rows, strict=True)] for key, rows in usages.items()}
 
-    console.print(_table(f"lane utilisation, all tiles of {count} heads together", pooled, tile_q,
-                         windows))
-    console.print(_table("mean of the heads' utilisations", means, tile_q, windows))
+    console.print(_table(f"lane utilisation, {count} heads pooled", pooled, tile_q, windows))
+    console.print(_table("mean over the heads", means, tile_q, windows))
     click.echo("Valid elements / (lanes x slots), slots that the scanner leaves empty included.\n"
                "Bound: a slot for each element of a tile's fullest bank; no window exceeds it.")
     columns = (*windows, "bound")
