@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import time
 
@@ -17,24 +16,13 @@ from golden.common.files import write_whole
 from . import __version__
 from .area_targets import TARGETS, find_target
 from .cli import chosen_designs, design_arguments, parameter_options
-from .config import ConfigError
+from .reports import check_writable, make_component
 from .synthesis import check_liberty, synthesize
 from .toolchain import ToolError, tool_versions
 from .verilog import verilog_text
 
 
-__all__ = ["TARGETS", "area_report", "check_writable", "command", "ratios"]
-
-
-def check_writable(path):
-    """Refuse a report file before work that it would waste; :class:`ConfigError`."""
-    if path.is_dir():
-        raise ConfigError(f"cannot write {path}: it is a folder")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    if not parent.is_dir():
-        raise ConfigError(f"cannot write {path}: {parent} is not a folder")
-    if not os.access(parent, os.W_OK):
-        raise ConfigError(f"cannot write {path}: folder {parent} is read-only")
+__all__ = ["TARGETS", "area_report", "command", "ratios"]
 
 
 def ratios(target, numbers, baseline):
@@ -46,15 +34,8 @@ def ratios(target, numbers, baseline):
             for name, weights in target.ratios.items() if weigh(baseline, weights)}
 
 
-def _component(make, params):
-    try:
-        return make(params)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
 def _measure(make, name, params, target):
-    component = _component(make, params)
+    component = make_component(make, params)
     try:
         return synthesize(verilog_text(component, name), name, target, params.multiplier_style)
     except ToolError as error:
@@ -112,7 +93,7 @@ def _table(report):
     for name, entry in designs.items():
         add(name, entry)
         if "baseline" in entry:
-            add("  plain baseline", entry["baseline"])
+            add("  baseline", entry["baseline"])
     return table
 
 
@@ -145,9 +126,9 @@ def command(designs, params, target_name, json_path):
     console.print(_table(report))
     for name, entry in report["designs"].items():
         if entry.get("ratio"):
-            parts = ", ".join(f"{value:.3f} of its {what}" for what, value in
+            parts = ", ".join(f"{value:.3f} of its baseline's {what}" for what, value in
                               entry["ratio"].items())
-            console.print(f"{name} against its baseline: {parts}")
+            console.print(f"{name} is {parts}", soft_wrap=True)
     if json_path is not None:
         write_whole(json_path, json.dumps(report, indent=2) + "\n")
-        console.print(f"wrote {json_path}")
+        console.print(f"wrote {json_path}", soft_wrap=True)

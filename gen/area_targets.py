@@ -19,11 +19,49 @@ NO_LOGIC = {"$scopeinfo", "$mem_v2", "GND", "VCC"}
 #: Logic synthesis without a technology. These are the steps of `synth -flatten`, save that
 #: memories which can be written stay whole (`memory_map` alone would make flip-flops of them);
 #: a read-only table is logic.
-_GATES = (
-    "synth -flatten -top {top} -run begin:fine",
-    "opt -fast -full", "memory_map -rom-only", "opt -full",
-    "techmap", "opt -fast", "abc", "opt -fast",
+_COARSE = ("synth -flatten -top {top} -run begin:fine",)
+_COARSE_BOOTH = ("synth -flatten -booth -top {top} -run begin:fine",)
+_FINE = ("opt -fast -full", "memory_map -rom-only", "opt -full", "techmap", "opt -fast")
+_OPTIMIZE = ("abc", "opt -fast")
+
+#: Standard cells: what gave the smallest area for plain and for narrow multipliers, adders,
+#: comparators and control alike, so that a ratio of two designs is no artefact of the recipe.
+#: Booth multipliers, and area-oriented mapping; no delay is asked for, the library has none.
+_CELLS = (
+    *_OPTIMIZE, "dfflibmap -liberty cells.lib",
+    "abc -liberty cells.lib -script +strash;ifraig;scorr;dc2;dch,-f;amap,-m;topo",
+    "opt_clean",
 )
+
+#: ABC cannot map to a cell with two outputs, so full adders are placed before it. What the techmap
+#: leaves as operators becomes gates: ABC would pass them by, and they would weigh nothing.
+_FULL_ADDERS = (
+    "read_liberty -lib -ignore_miss_func cells.lib",
+    "extract_fa -fa", "opt_clean", "techmap -map full_adder.v", "simplemap", "opt_expr",
+    "opt_clean",
+)
+
+_SKY130_FULL_ADDER = """\
+(* techmap_celltype = "$fa" *)
+module full_adder(A, B, C, X, Y);
+  parameter WIDTH = 1;
+  parameter [WIDTH-1:0] _TECHMAP_CONSTMSK_A_ = 0;
+  parameter [WIDTH-1:0] _TECHMAP_CONSTMSK_B_ = 0;
+  parameter [WIDTH-1:0] _TECHMAP_CONSTMSK_C_ = 0;
+  (* force_downto *) input [WIDTH-1:0] A, B, C;
+  (* force_downto *) output [WIDTH-1:0] X, Y;
+  genvar i;
+  generate for (i = 0; i < WIDTH; i = i + 1) begin : bits
+    if (_TECHMAP_CONSTMSK_A_[i] || _TECHMAP_CONSTMSK_B_[i] || _TECHMAP_CONSTMSK_C_[i]) begin
+      assign Y[i] = A[i] ^ B[i] ^ C[i];
+      assign X[i] = (A[i] & B[i]) | (A[i] & C[i]) | (B[i] & C[i]);
+    end else begin
+      sky130_fd_sc_hd__fa_1 adder (
+        .A(A[i]), .B(B[i]), .CIN(C[i]), .COUT(X[i]), .SUM(Y[i]));
+    end
+  end endgenerate
+endmodule
+"""
 
 #: Before every FPGA flow. ABC9 stops on a wire that it cuts into pieces whose names exist already
 #: (yosys#4349 and #4451, seen with 0.70 on `bank_memory`); nets of one bit have no pieces.
@@ -48,6 +86,8 @@ class Target:
         they may not.
     liberty : :class:`pathlib.Path` or :class:`None`
         Cell library whose areas are summed; ``unit`` is how they are named.
+    files : :class:`dict`
+        Name and text of each further file that the steps read.
     """
 
     name: str
@@ -59,6 +99,7 @@ class Target:
     no_dsp: str = ""
     liberty: pathlib.Path | None = None
     unit: str = ""
+    files: dict = dataclasses.field(default_factory=dict)
 
     def script(self, top, multiplier_style):
         """The mapping commands for a top module."""
@@ -80,10 +121,12 @@ class Target:
         return numbers
 
 
-def _liberty_target(name, summary, path, unit):
+def _liberty_target(name, summary, path, unit, full_adder=None):
+    adders, files = ((), {}) if full_adder is None else (_FULL_ADDERS,
+                                                         {"full_adder.v": full_adder})
     return Target(
-        name, summary, liberty=path, unit=unit,
-        steps=(*_GATES, "dfflibmap -liberty cells.lib", "abc -liberty cells.lib", "opt_clean"),
+        name, summary, liberty=path, unit=unit, files=files,
+        steps=(*_COARSE_BOOTH, *_FINE, *adders, *_CELLS),
         ratios={"total": {f"total_{unit}": 1}, "logic": {f"logic_{unit}": 1},
                 "gates": {"gates": 1}})
 
@@ -91,7 +134,7 @@ def _liberty_target(name, summary, path, unit):
 #: Targets by name. A Liberty file of the user's is the target ``liberty=FILE``.
 TARGETS = {target.name: target for target in [
     Target("generic", "NAND, NOR and NOT gates; flip-flops apart",
-           steps=(*_GATES, "abc -g cmos2", "opt_clean"),
+           steps=(*_COARSE, *_FINE, *_OPTIMIZE, "abc -g cmos2", "opt_clean"),
            counts={"gates": r"\$_(?:NAND|NOR|NOT)_", "flip_flops": FLIP_FLOPS},
            ratios={"logic": {"gates": 1}}),
     Target("ecp5", "Lattice ECP5",
@@ -118,7 +161,8 @@ TARGETS = {target.name: target for target in [
                    "DSP": r"MULT\w+", "BSRAM": r"(?:SDP|DP|SP)(?:X9)?B?",
                    "SSRAM": r"RAM16\w+"},
            ratios={"logic": {"LUT4": 1, "ALU": 1}}),  # an ALU takes the place of a LUT4
-    _liberty_target("sky130", "SkyWater sky130_fd_sc_hd cells, in um2", SKY130_AREA, "um2"),
+    _liberty_target("sky130", "SkyWater sky130_fd_sc_hd cells, in um2", SKY130_AREA, "um2",
+                    _SKY130_FULL_ADDER),
 ]}
 
 

@@ -126,6 +126,8 @@ def synthesize(verilog, top, target, multiplier_style):
     """
     with working_folder() as folder:
         (folder / f"{top}.v").write_text(verilog)
+        for name, text in target.files.items():
+            (folder / name).write_text(text)
         script = [step.format(top=top) for step in (*CHECKED, *_MEMORIES)]
         if target.liberty:
             # First, so that the gates are those of a run for `generic`: ABC's result depends on
