@@ -34,7 +34,7 @@ def taken():
 
 def test_committed_tiles_are_what_they_should_be():
     assert len(COMMITTED.read_bytes()) < 400_000
-    tiles = load_tiles()
+    tiles = load_tiles(COMMITTED)
     assert [(t.step, t.layer, t.head, t.query0, t.key0) for t in tiles] == list(PICKS)
     assert len({t.step for t in tiles}) >= 3 and len({t.layer for t in tiles}) >= 3
     for tile in tiles:
@@ -48,30 +48,36 @@ def test_committed_tiles_are_what_they_should_be():
         assert (tile.thresholds[:, 0] <= tile.thresholds[:, 1]).all()
 
 
+def check_probabilities(tile):
+    """P' is exp(S - max) of the codes, to nearest; term by term in exact sums."""
+    for row, key in itertools.product((0, 17, 63), (0, 50, 127)):
+        scores = [math.fsum(int(a) * int(b) for a, b in zip(tile.q[row], other, strict=True))
+                  * 2.0 ** -(tile.e_q + tile.e_k) / 8 for other in tile.k]
+        expected = 2 ** 15 * math.exp(scores[key] - max(scores))
+        assert abs(tile.p[row, key] - expected) <= 0.5 + 1e-6
+
+
 def test_committed_probabilities_follow_from_the_codes():
-    for tile in load_tiles():
-        for row, key in itertools.product((0, 17, 63), (0, 50, 127)):
-            scores = [math.fsum(int(a) * int(b) for a, b in zip(tile.q[row], other, strict=True))
-                      * 2.0 ** -(tile.e_q + tile.e_k) / 8 for other in tile.k]
-            expected = 2 ** 15 * math.exp(scores[key] - max(scores))
-            assert abs(tile.p[row, key] - expected) <= 0.5 + 1e-6
+    for tile in load_tiles(COMMITTED):
+        check_probabilities(tile)
 
 
 def test_committed_masks_are_not_degenerate():
     high_shares, valid_shares = [], []
-    for tile in load_tiles():
+    for tile in load_tiles(COMMITTED):
         high, low = tile.masks
         assert not (high & low).any() and high.any() and low.any()
         high_shares.append(high.mean())
         valid_shares.append((high | low).mean())
     assert 0.05 < np.mean(high_shares) < 0.2 and 0.3 < np.mean(valid_shares) < 0.7
-    rows = np.concatenate([np.logical_or(*tile.masks).sum(axis=1) for tile in load_tiles()])
+    rows = np.concatenate([np.logical_or(*tile.masks).sum(axis=1) for tile in load_tiles(COMMITTED)])
     assert rows.min() == 0 and rows.max() == KEYS  # empty and full rows are among them
 
 
 def test_first_tile_is_rebuilt(taken):
     """Within what another BLAS may change; on one machine a rebuild is byte-identical."""
     stored, tile = load_tiles(COMMITTED)[0], tile_of(taken, *PICKS[0])
+    check_probabilities(tile)
     for name in ("step", "layer", "head", "query0", "key0", "e_q", "e_k", "e_v"):
         assert getattr(tile, name) == getattr(stored, name)
     for name in ("q", "k", "v", "p"):
@@ -128,7 +134,7 @@ def test_errors_of_tile_files(tmp_path):
 
 
 def test_crop_cuts_and_repeats():
-    tile = load_tiles()[0]
+    tile = load_tiles(COMMITTED)[0]
     small = tile.crop(6, 10, 7)
     assert np.array_equal(small.q, tile.q[:6, :7]) and np.array_equal(small.k, tile.k[:10, :7])
     assert np.array_equal(small.v, tile.v[:10, :7]) and np.array_equal(small.p, tile.p[:6, :10])
