@@ -70,7 +70,8 @@ def test_committed_masks_are_not_degenerate():
         high_shares.append(high.mean())
         valid_shares.append((high | low).mean())
     assert 0.05 < np.mean(high_shares) < 0.2 and 0.3 < np.mean(valid_shares) < 0.7
-    rows = np.concatenate([np.logical_or(*tile.masks).sum(axis=1) for tile in load_tiles(COMMITTED)])
+    rows = np.concatenate([np.logical_or(*tile.masks).sum(axis=1)
+                           for tile in load_tiles(COMMITTED)])
     assert rows.min() == 0 and rows.max() == KEYS  # empty and full rows are among them
 
 
