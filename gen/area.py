@@ -82,9 +82,9 @@ def _table(report):
              if name != "other" or any(record["numbers"][name] for record in records)]
     table.add_column("design", no_wrap=True)
     for name in names:
-        table.add_column(name.replace("flip_flop", "flip-flop").replace("_", " "),
+        table.add_column(name.replace("flip_flop", "flip-flop").replace("_", "\n"),
                          justify="right")
-    table.add_column("memory bits", justify="right")
+    table.add_column("memory\nbits", justify="right")
 
     def add(label, entry):
         table.add_row(label, *(_text(entry["numbers"][name]) for name in names),

@@ -33,32 +33,21 @@ _CELLS = (
     "opt_clean",
 )
 
-#: ABC cannot map to a cell with two outputs, so full adders are placed before it. What the techmap
-#: leaves as operators becomes gates: ABC would pass them by, and they would weigh nothing.
+#: ABC cannot map to a cell with two outputs, so full adders are placed before it.
 _FULL_ADDERS = (
     "read_liberty -lib -ignore_miss_func cells.lib",
-    "extract_fa -fa", "opt_clean", "techmap -map full_adder.v", "simplemap", "opt_expr",
-    "opt_clean",
+    "extract_fa -fa", "opt_clean", "techmap -map full_adder.v", "opt_clean",
 )
 
 _SKY130_FULL_ADDER = """\
 (* techmap_celltype = "$fa" *)
 module full_adder(A, B, C, X, Y);
   parameter WIDTH = 1;
-  parameter [WIDTH-1:0] _TECHMAP_CONSTMSK_A_ = 0;
-  parameter [WIDTH-1:0] _TECHMAP_CONSTMSK_B_ = 0;
-  parameter [WIDTH-1:0] _TECHMAP_CONSTMSK_C_ = 0;
   (* force_downto *) input [WIDTH-1:0] A, B, C;
   (* force_downto *) output [WIDTH-1:0] X, Y;
   genvar i;
   generate for (i = 0; i < WIDTH; i = i + 1) begin : bits
-    if (_TECHMAP_CONSTMSK_A_[i] || _TECHMAP_CONSTMSK_B_[i] || _TECHMAP_CONSTMSK_C_[i]) begin
-      assign Y[i] = A[i] ^ B[i] ^ C[i];
-      assign X[i] = (A[i] & B[i]) | (A[i] & C[i]) | (B[i] & C[i]);
-    end else begin
-      sky130_fd_sc_hd__fa_1 adder (
-        .A(A[i]), .B(B[i]), .CIN(C[i]), .COUT(X[i]), .SUM(Y[i]));
-    end
+    sky130_fd_sc_hd__fa_1 adder (.A(A[i]), .B(B[i]), .CIN(C[i]), .COUT(X[i]), .SUM(Y[i]));
   end endgenerate
 endmodule
 """

