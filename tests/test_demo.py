@@ -23,9 +23,11 @@ def test_figures_of_a_view():
     high, low = tile.masks
     nothing = np.zeros_like(high)
     view = CodecView("all low", tile, nothing, ~nothing)
-    assert (view.valid, view.high_share, view.cost, view.lost, view.demoted) == (1, 0, 0.25, 0, 1)
-    view = CodecView("nothing", tile, nothing, nothing)
     p = tile.p.astype(float)
+    assert (view.valid, view.high_share, view.cost, view.lost) == (1, 0, 0.25, 0)
+    assert view.demoted == pytest.approx(p[high].sum() / p.sum())
+    view = CodecView("nothing", tile, nothing, nothing)
+    assert view.demoted == 0
     assert view.lost == pytest.approx(p[high | low].sum() / p.sum())
 
 

@@ -1,7 +1,6 @@
 """The demo's figure: a real tile's probabilities, its masks, and what codecs make of them."""
 
 import dataclasses
-import itertools
 
 import matplotlib
 import numpy as np
@@ -11,14 +10,17 @@ from golden.apt.mask_decoder import decode
 from golden.apt.mask_encoder import BlockThresholds, RowColThresholds, encode
 from golden.common.files import writing_whole
 from golden.dit.model import SIDE
+from golden.studies.codec_front import evaluate, sweep_of
 
 
 __all__ = ["CodecView", "best_codes", "draw"]
 
 matplotlib.use("Agg")
 
-#: Thresholds may lose this share of the tile's probability mass; a demoted HP element costs this.
-LOST_LIMIT, DEMOTED_WEIGHT = 0.01, 0.3
+#: Thresholds may lose this share of the tile's probability mass.
+LOST_LIMIT = 0.01
+
+_KINDS = {"rowcol": RowColThresholds, "block": BlockThresholds}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,32 +57,20 @@ class CodecView:
 
     @property
     def demoted(self):
-        """Share of the mass of HP elements that these masks compute in low precision or skip."""
+        """Share of the mass on HP elements that these masks compute in low precision."""
         high, _ = self.tile.masks
-        return self._mass(high & ~self.high) / max(self._mass(high), 1.0)
-
-
-def _candidates(params):
-    if params.codec == "block":
-        return [BlockThresholds(*pair) for pair in
-                itertools.product(range(0, 24), range(0, 24))]
-    rows, cols = range(0, params.tile_k, 8), range(0, params.tile_q, 4)
-    return [RowColThresholds(k_row_hp=a, k_col_hp=b, k_row_v=c, k_col_v=d)
-            for a, b in itertools.product(rows[:6], cols[:6])
-            for c, d in itertools.product(rows, cols)]
+        return self._mass(high & self.low) / self._mass(True)
 
 
 def best_codes(tile, params):
-    """The codec's masks of the tile at the thresholds of least cost within the limit on loss."""
+    """The codec's masks of the tile at the best of all thresholds within the limit on loss."""
     high, low = tile.masks
-    best, score = None, np.inf
-    for thresholds in _candidates(params):
-        code = encode(high, low, thresholds, params)
-        decoded = decode(code, 0, params.tile_q, params.tile_k, params)
-        view = CodecView(f"{params.codec} codec", tile, *map(np.asarray, decoded))
-        if view.lost <= LOST_LIMIT and view.cost + DEMOTED_WEIGHT * view.demoted < score:
-            best, score = view, view.cost + DEMOTED_WEIGHT * view.demoted
-    return best
+    sweep = sweep_of(params)
+    sweep.add(tile.p / np.float32(1 << 15), high, high | low)
+    best = evaluate(sweep, [LOST_LIMIT]).best[LOST_LIMIT].thresholds
+    code = encode(high, low, _KINDS[params.codec](**best), params)
+    return CodecView(f"{params.codec} codec", tile,
+                     *decode(code, 0, params.tile_q, params.tile_k, params))
 
 
 def _outline(axes, first, count, colour, label):
@@ -122,7 +112,7 @@ def draw(path, image, tile, views):
         axes.imshow(view.high * 2 + view.low, cmap=kinds, vmin=0, vmax=2, aspect="auto",
                     interpolation="nearest")
         axes.set_title(f"{view.title}: {view.cost:.3f} of dense 12-bit\n"
-                       f"mass lost {view.lost:.2%}, HP mass demoted {view.demoted:.0%}",
+                       f"mass lost {view.lost:.2%}, demoted from HP {view.demoted:.0%}",
                        fontsize=9)
         axes.set_xlabel("key")
         axes.set_ylabel("query")
