@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.apt.params import SCALE_BITS, AptParams
+from golden.common.checks import ceil_div
 
 
 __all__ = ["AbsMax", "absmax_latency", "element_word"]
@@ -19,10 +20,11 @@ def element_word(params):
 
 
 def _stages(lanes):
-    """Sizes of the register stages of the maximum tree: two levels of comparators each."""
-    sizes = []
-    while not sizes or sizes[-1] > 1:
-        sizes.append(-(-(sizes[-1] if sizes else lanes) // 4))
+    """Sizes of the register stages of the maximum tree: one level of comparators, which also
+    fold, then two each."""
+    sizes = [ceil_div(lanes, 2)]
+    while sizes[-1] > 1:
+        sizes.append(ceil_div(sizes[-1], 4))
     return sizes
 
 
@@ -77,16 +79,11 @@ class AbsMax(wiring.Component):
         m = Module()
 
         # A key orders elements by magnitude without negating them: the ones' complement magnitude
-        # |x| or |x| - 1, and below it the sign, which says what to add. -32768 drops its sign and
-        # so becomes 32767.
+        # |x| or |x| - 1, and below it the sign, which says what to add.
         keys = []
         for lane, x in enumerate(self.i.p.x):
-            folded = Signal(SCALE_BITS - 1, name=f"folded_{lane}")
             key = Signal(SCALE_BITS, name=f"key_{lane}")
-            m.d.comb += [
-                folded.eq(x[:-1] ^ x[-1].replicate(SCALE_BITS - 1)),
-                key.eq(Cat(x[-1] & ~folded.all(), folded)),
-            ]
+            m.d.comb += key.eq(Cat(x[-1], x[:-1] ^ x[-1].replicate(SCALE_BITS - 1)))
             keys.append(key)
 
         def maximum(group, name):
@@ -97,7 +94,7 @@ class AbsMax(wiring.Component):
                 group = [*rest, larger]
             return group[0]
 
-        # Maximum of a word: a tree, registered every two levels.
+        # Maximum of a word.
         done = Signal()     # the tile's maximum is in `best`
         advance = Signal()
         m.d.comb += [
@@ -106,11 +103,12 @@ class AbsMax(wiring.Component):
         ]
         valid, last = self.i.valid, self.i.p.last
         for stage, size in enumerate(_stages(self._params.vpu_lanes)):
+            fan_in = 2 if stage == 0 else 4
             registers = []
             for index in range(size):
                 register = Signal(SCALE_BITS, name=f"max_{stage}_{index}", reset_less=True)
                 with m.If(advance):
-                    m.d.sync += register.eq(maximum(keys[4 * index:4 * index + 4],
+                    m.d.sync += register.eq(maximum(keys[fan_in * index:fan_in * (index + 1)],
                                                     f"larger_{stage}_{index}"))
                 registers.append(register)
             stage_valid = Signal(name=f"valid_{stage}")
@@ -127,11 +125,11 @@ class AbsMax(wiring.Component):
             m.d.sync += done.eq(valid & last)
             m.d.sync += best.eq(Mux(valid & (keys[0] > floor), keys[0], floor))
 
-        # Ones' complement magnitude to magnitude.
+        # Ones' complement magnitude to magnitude; that of -32768 stays 32767.
         with m.If(~self.o.valid | self.o.ready):
             m.d.sync += [
                 self.o.valid.eq(done),
-                self.o.payload.eq(best[1:] + best[0]),
+                self.o.payload.eq(best[1:] + (best[0] & ~best[1:].all())),
             ]
 
         return m
