@@ -8,6 +8,7 @@ import time
 
 import click
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from golden.cli.entry import console, progress_console
@@ -73,7 +74,6 @@ def _text(value):
 
 
 def _table(report):
-    # A narrow box: the ECP5 table must fit 80 columns when the output is a pipe.
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     designs = report["designs"]
     records = [*designs.values(), *(entry["baseline"] for entry in designs.values()
@@ -123,7 +123,8 @@ def command(designs, params, target_name, json_path):
 
     report = area_report(chosen, params, target, progress)
     console.print(f"area on {target.name}: {target.summary}")
-    console.print(_table(report))
+    # Wide enough for every target: a pipe counts as 80 columns, and digits must not be cut off.
+    Console(width=max(console.width, 160), highlight=False).print(_table(report))
     for name, entry in report["designs"].items():
         if entry.get("ratio"):
             parts = ", ".join(f"{value:.3f} of its baseline's {what}" for what, value in

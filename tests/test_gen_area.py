@@ -134,6 +134,15 @@ def test_cells_that_no_pattern_matches_are_other():
         "LUT4": 3, "CARRY": 0, "FF": 0, "MAC16": 0, "EBR": 0, "SPRAM": 0, "other": 2}
 
 
+def test_memories_on_an_fpga_and_whole_digits_in_a_pipe(capsys):
+    # Without single-bit nets Yosys stops on this design (yosys#4349).
+    status, out, _ = gen(["area", "bank_memory", "--preset", "tiny", "--target", "ice40"], capsys)
+    assert status == 0
+    blocks = 2 * TINY.lanes * -(-TINY.multipliers * TINY.segment_bits // 16)  # 16 bits wide
+    row, = (line.split() for line in out.splitlines() if line.startswith(" bank_memory"))
+    assert row[5] == str(blocks) and row[7] == "3,072"
+
+
 @pytest.mark.parametrize("target, expected", [
     ("ecp5", {"DSP": 1}), ("ice40", {"MAC16": 1}), ("xilinx", {"DSP48E1": 1}),
     ("gowin", {"DSP": 1}),
