@@ -66,8 +66,10 @@ def pack_tile(words, scale, params):
     scale = as_int64(scale)
     if scale.shape != msb.shape[:-2]:
         raise ValueError(f"Scales must have the shape {msb.shape[:-2]}, not {scale.shape}")
-    if np.any((scale < 0) | (scale >= 1 << SCALE_BITS)):
-        raise ValueError(f"Scales must be in 0..{(1 << SCALE_BITS) - 1}")
+    largest = (1 << SCALE_BITS) - 1
+    outside = scale[(scale < 0) | (scale > largest)]
+    if outside.size:
+        raise ValueError(f"Scales must be in 0..{largest}, not {int(outside.flat[0])}")
     header = np.zeros((*scale.shape, params.scale_beats * params.beat_bytes), dtype=np.uint8)
     header[..., 0] = scale & 0xff
     header[..., 1] = scale >> 8

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.apt.params import SCALE_BITS, AptParams
+from golden.common.checks import ceil_div
 
 from .tile_image import LSB, SCALE, RowPosition, beat, put_behind, segment_word
 
@@ -86,7 +87,7 @@ class DataPacker(wiring.Component):
         section = Signal(2)
         accept = Signal()
         source_valid = Signal()
-        chunk = Signal(max(full_units, scale_units) * unit)
+        chunk = Signal(max(full_units, ceil_div(SCALE_BITS, unit)) * unit)
         units = Signal(range(max_level + 1))
         end = Signal()
         in_plane = Signal()

@@ -1,5 +1,8 @@
 """What packer and unpacker of tile images share: payloads, row position, shifter."""
 
+import functools
+import operator
+
 from amaranth import *
 from amaranth.lib import data
 
@@ -30,14 +33,16 @@ def put_behind(kept, value, place, unit):
     zeros. One AND gate a bit and place that can reach it: places are known before the cycle
     begins, whether or not a value comes then, so they come straight from registers.
     """
+    def part(bits, index):
+        return bits[index * unit:(index + 1) * unit]
+
     units = []
     for index in range(len(kept) // unit):
-        keep = place[index + 1:].any() if index + 1 < len(place) else Const(0, 1)
-        units.append(kept[index * unit:(index + 1) * unit]
-                     & (keep | ~place.any()).replicate(unit))
+        keep = place[index + 1:].any() | ~place.any()
+        terms = [part(kept, index) & keep.replicate(unit)]
         for at in range(max(0, index + 1 - len(value) // unit), min(index + 1, len(place))):
-            units[-1] |= (value[(index - at) * unit:(index - at + 1) * unit]
-                          & place[at].replicate(unit))
+            terms.append(part(value, index - at) & place[at].replicate(unit))
+        units.append(functools.reduce(operator.or_, terms))
     return Cat(*units)
 
 
