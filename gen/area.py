@@ -1,8 +1,10 @@
 """``python -m gen area``: logic, flip-flops and memory bits of designs on one target."""
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import time
 
@@ -35,16 +37,42 @@ def ratios(target, numbers, baseline):
             for name, weights in target.ratios.items() if weigh(baseline, weights)}
 
 
-def _measure(make, name, params, target):
-    component = make_component(make, params)
-    try:
-        return synthesize(verilog_text(component, name), name, target, params.multiplier_style)
-    except ToolError as error:
-        raise ToolError(f"{name}: {error}") from None
+def _sources(designs, params):
+    """Verilog by top: of each design, and of its baseline where it has one."""
+    sources = {}
+    for design in designs:
+        sources[design.name] = verilog_text(make_component(design.component, params), design.name)
+        if design.baseline:
+            top = f"{design.name}_baseline"
+            sources[top] = verilog_text(make_component(design.baseline_component, params), top)
+    return sources
 
 
-def area_report(designs, params, target, progress=lambda text: None):
-    """Numbers of each design as plain data, with its baseline's where it has one."""
+def _measure_all(sources, target, multiplier_style, progress):
+    """Numbers by top. Yosys runs on every core, the longest source first."""
+    def measure(top):
+        try:
+            return synthesize(sources[top], top, target, multiplier_style)
+        except ToolError as error:
+            raise ToolError(f"{top}: {error}") from None
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures = {pool.submit(measure, top): top
+                   for top in sorted(sources, key=lambda top: -len(sources[top]))}
+        try:
+            for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+                future.result()
+                progress(done, len(futures), futures[future])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return {top: future.result() for future, top in futures.items()}
+
+
+def area_report(designs, params, target, progress=lambda done, total, top: None):
+    """Numbers of each design as plain data, with its baseline's where it has one.
+
+    ``progress(done, total, top)`` is called after each synthesis.
+    """
     if target.liberty:
         check_liberty(target)
     report = {
@@ -56,15 +84,12 @@ def area_report(designs, params, target, progress=lambda text: None):
     if target.liberty:
         report["liberty"] = {"file": target.liberty.name, "unit": target.unit,
                              "sha256": hashlib.sha256(target.liberty.read_bytes()).hexdigest()}
+    measured = _measure_all(_sources(designs, params), target, params.multiplier_style, progress)
     for design in designs:
-        progress(design.name)
-        entry = _measure(design.component, design.name, params, target)
+        entry = measured[design.name]
         if design.baseline:
-            progress(f"{design.name}, baseline")
-            baseline = _measure(design.baseline_component, f"{design.name}_baseline", params,
-                                target)
-            entry["baseline"] = baseline
-            entry["ratio"] = ratios(target, entry["numbers"], baseline["numbers"])
+            entry["baseline"] = measured[f"{design.name}_baseline"]
+            entry["ratio"] = ratios(target, entry["numbers"], entry["baseline"]["numbers"])
         report["designs"][design.name] = entry
     return report
 
@@ -113,15 +138,14 @@ def command(designs, params, target_name, json_path):
     chosen, target = chosen_designs(designs), find_target(target_name)
     if json_path is not None:
         check_writable(json_path)
-    count, number, start = len(chosen), 0, time.monotonic()
+    start = time.monotonic()
 
-    def progress(text):
-        nonlocal number
-        number += "," not in text
-        progress_console.print(f"{number}/{count} synthesizing {text} for {target.name} "
+    def progress(done, total, top):
+        progress_console.print(f"{done} of {total} synthesized for {target.name}: {top} "
                                f"({time.monotonic() - start:.0f} s)")
 
-    report = area_report(chosen, params, target, progress)
+    with progress_console.status(f"synthesizing for {target.name}"):
+        report = area_report(chosen, params, target, progress)
     console.print(f"area on {target.name}: {target.summary}")
     # Wide enough for every target: a pipe counts as 80 columns, and digits must not be cut off.
     Console(width=max(console.width, 160), highlight=False).print(_table(report))

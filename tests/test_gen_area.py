@@ -178,7 +178,7 @@ def test_report_of_dp_mac_has_its_ratio_to_the_baseline(tmp_path, capsys):
     assert 0.1 < entry["ratio"]["total"] < 0.6
     assert f"dp_mac is {entry['ratio']['total']:.3f} of its baseline's total" in out
     assert f"{ours['total_um2']:,.0f}" in out and f"{baseline['total_um2']:,.0f}" in out
-    assert "synthesizing dp_mac, baseline for sky130" in err and "synthesizing" not in out
+    assert "2 of 2 synthesized for sky130: dp_mac" in err and "synthesized" not in out
 
 
 def test_the_same_input_gives_the_same_report(tmp_path, capsys):

@@ -116,7 +116,8 @@ def main(output):
 
     _headline(4, "area, against the same dot product on plain multipliers")
     report = area_report(list(DESIGNS.values()), params, find_target("sky130"),
-                         lambda name: progress_console.print(f"  synthesizing {name}"))
+                         lambda done, total, top: progress_console.print(
+                             f"  {done} of {total} synthesized: {top}"))
     console.print(_area_table(report))
     ratio = report["designs"]["dp_mac"]["ratio"]
     console.print(f"dp_mac takes {ratio['total']:.3f} of the area of 16 plain 12-bit multipliers "
