@@ -11,7 +11,7 @@ from golden.apt.mask_decoder import decode
 from golden.apt.mask_encoder import encode, pack_code
 from golden.apt.params import AptParams
 from rtl.apt.mask_decoder import MaskDecoder
-from tests.sim import FLOWS, run_streams
+from tests.sim import FLOWS, collect, drive, run_streams, simulate
 from verif.apt.masks import corner_masks, mask_payloads, random_masks, zero_thresholds
 
 
@@ -170,6 +170,29 @@ def test_latency_and_throughput(params):
     assert times["tiles"][0] == 1
     assert times["o"][0] == 1 + dut.latency  # the first word is offered in cycle 1
     assert dut.latency >= 2 + params.row_code_words
+
+
+@pytest.mark.parametrize("params", [PARAMS[0], PARAMS[4]], ids=ids)
+def test_loads_on_while_the_output_is_stalled(params):
+    """The decoder offers before it is asked, and loads the next block row (tile) meanwhile."""
+    dut, times = MaskDecoder(params), []
+    code = codes(params, 4, 9)
+    image = pack_code(code, params).ravel().tolist()
+    per_word = 8 // params.flag_grid[1] if params.codec == "block" else 0
+
+    async def source(ctx):
+        await drive(ctx, dut.i, image, times=times)
+
+    async def sink(ctx):
+        ctx.set(dut.tiles.payload, {"rows": params.tile_q, "keys": params.tile_k, "refresh": 1})
+        ctx.set(dut.tiles.valid, 1)
+        await ctx.tick().repeat(60)
+        assert ctx.get(dut.o.valid) and not ctx.get(dut.i.ready)
+        # Two halves of the buffer: block rows of a word, or whole tiles.
+        assert len(times) == (2 // per_word if per_word else 2 * params.code_words)
+        await collect(ctx, dut.o, 4 * params.tile_q * params.slots)
+
+    simulate(dut, source, sink)
 
 
 def test_model_is_fast():

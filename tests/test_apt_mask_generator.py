@@ -9,7 +9,7 @@ import pytest
 from golden.apt.mask_generator import NEVER, P_ONE, generate
 from golden.apt.params import AptParams
 from rtl.apt.mask_generator import MaskGenerator
-from tests.sim import FLOWS, run_streams
+from tests.sim import FLOWS, run_streams, simulate
 from verif.apt.masks import mask_payloads
 
 
@@ -108,6 +108,37 @@ def test_latency_and_throughput(params):
     assert times["i"] == list(range(times["i"][0], times["i"][0] + count))
     assert times["o"] == [cycle + dut.latency for cycle in times["i"]]
     assert times["i"][0] == times["thresholds"][0] + 1
+
+
+def test_offers_before_it_is_asked():
+    params = PARAMS[2]
+    dut = MaskGenerator(params)
+
+    async def testbench(ctx):
+        ctx.set(dut.thresholds.valid, 1)
+        ctx.set(dut.i.valid, 1)
+        await ctx.tick().repeat(2)
+        assert ctx.get(dut.o.valid) and not ctx.get(dut.i.ready)
+
+    simulate(dut, testbench)
+
+
+def test_beyond_the_contract():
+    """P' above 1.0 is compared like any other; a threshold of 2**16 and more is never reached."""
+    params = PARAMS[2]
+    row = [P_ONE + 1, 0xffff, P_ONE, 0, 1]
+    pairs = [(NEVER, 0x1ffff), (0x10000, 1), (1, 0x10001), (0xffff, 0xffff)]
+    received, _ = run_streams(
+        MaskGenerator(params),
+        {"thresholds": [{"prune": prune, "quant": quant} for prune, quant in pairs],
+         "i": [row] * params.vpu_words * len(pairs)},
+        {"o": params.vpu_words * len(pairs)})
+    want = []
+    for prune, quant in pairs:
+        hp = sum((value >= prune and value >= quant) << lane for lane, value in enumerate(row))
+        lp = sum((value >= prune and value < quant) << lane for lane, value in enumerate(row))
+        want += [hp | lp << params.vpu_lanes] * params.vpu_words
+    assert received["o"] == want
 
 
 def test_model_is_fast():
