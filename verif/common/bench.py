@@ -30,12 +30,13 @@ class Flow:
     after_valid: bool = False
 
 
-#: The flow settings of every bench: parametrize the tests with ``flow=list(FLOWS)``.
+#: The flow settings of every bench: parametrize the tests with ``flow=list(FLOWS)``. A name of at
+#: most ten letters is shown in the names of the tests.
 FLOWS = {
     "full_speed": Flow(),
     "starved": Flow(idle=0.5),
     "stalled": Flow(stall=0.7),
-    "after_valid": Flow(idle=0.3, stall=0.3, after_valid=True),
+    "on_valid": Flow(idle=0.3, stall=0.3, after_valid=True),
 }
 
 
