@@ -7,9 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from amaranth import Module, Signal
+from amaranth import Signal
 from amaranth.hdl import ResetInserter
-from amaranth.sim import Simulator
 
 from golden.apt.dp_mac import PASSES, dot, join, passes, split
 from golden.apt.params import SPLITS, AptParams
@@ -17,7 +16,6 @@ from rtl.apt.dp_mac import DpMac, Pass
 from rtl.apt.dp_mac_baseline import DpMacBaseline
 from rtl.apt.product_sum import ProductSum
 from rtl.apt.product_tree import ProductTree
-from rtl.common.compressor import Compressor, dadda_depth, reduced_heights
 from tests.sim import FLOWS, run_streams, simulate
 
 
@@ -371,43 +369,3 @@ def test_product_tree_errors(arguments, message):
 
 
 # Carry-save reduction
-
-@pytest.mark.parametrize("levels", [0, 1, 3])
-@pytest.mark.parametrize("heights", [
-    [3], [1, 2], [0, 0, 5, 1], [7, 7, 7, 7], [1, 9, 0, 4, 2], [19, 3, 1, 0, 0, 0]], ids=str)
-def test_compressor(heights, levels):
-    width = len(heights)
-    bits = [[Signal(name=f"bit_{weight}_{k}") for k in range(height)]
-            for weight, height in enumerate(heights)]
-    m = Module()
-    compressor = Compressor(m, width)
-    for weight, column in enumerate(bits):
-        for bit in column:
-            compressor.add(weight, bit)
-    for _ in range(levels):
-        expected = reduced_heights(compressor.heights)
-        compressor.reduce()
-        assert compressor.heights == expected
-    total = Signal(width)
-    m.d.comb += total.eq(compressor.total())
-    assert max(compressor.heights) <= 2
-    rng = random.Random(7)
-
-    async def testbench(ctx):
-        for probability in [0, 1] + 30 * [0.5]:
-            value = 0
-            for weight, column in enumerate(bits):
-                for bit in column:
-                    one = rng.random() < probability
-                    ctx.set(bit, int(one))
-                    value += one << weight
-            assert ctx.get(total) == value % (1 << width)
-
-    simulator = Simulator(m)
-    simulator.add_testbench(testbench)
-    simulator.run()
-
-
-def test_dadda_depth():
-    assert [dadda_depth(height) for height in (1, 2, 3, 4, 6, 7, 9, 13, 19, 97)] == [
-        0, 0, 1, 2, 3, 4, 4, 5, 6, 11]
