@@ -366,6 +366,3 @@ def test_params_are_required(component):
 def test_product_tree_errors(arguments, message):
     with pytest.raises(TypeError, match=message):
         ProductTree(*arguments)
-
-
-# Carry-save reduction

@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 
 from golden.apt.mask_decoder import decode
-from golden.apt.mask_encoder import (
-    BlockThresholds,
-    RowColThresholds,
-    check_thresholds,
-    count,
-    encode,
-    pack_code,
-    unpack_code,
-)
+from golden.apt.mask_encoder import count, encode, pack_code, unpack_code
 from golden.apt.mask_generator import generate
 from golden.apt.params import AptParams
+from golden.apt.thresholds import BlockThresholds, RowColThresholds, check_thresholds
 from rtl.apt.mask_encoder import MaskEncoder
 from tests.sim import FLOWS, coin, collect, drive, run_streams, simulate
 from verif.apt.masks import (

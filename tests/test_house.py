@@ -49,10 +49,10 @@ def test_imports_run_downwards(floor):
 
 
 STANDARD = {"collections", "contextlib", "dataclasses", "enum", "functools", "itertools", "json",
-            "importlib", "math", "os", "pathlib", "tempfile"}
+            "importlib", "math", "os", "pathlib", "tempfile", "typing"}
 
 
-@pytest.mark.parametrize("folder", ["golden/common", "golden/apt"])
+@pytest.mark.parametrize("folder", ["golden/common", "golden/apt", "golden/studies"])
 def test_models_import_numpy_alone(folder):
     for path in modules(folder):
         for name in imports(path):
@@ -67,7 +67,7 @@ def test_rtl_imports_parameters_and_tables_only():
             top = name.partition(".")[0]
             assert top in STANDARD | {"amaranth", "golden", "rtl"}, f"{path} imports {name}"
             if top == "golden":
-                assert name.endswith((".params", ".checks", ".tables")), f"{path} imports {name}"
+                assert name.endswith((".params", ".checks", ".thresholds")), f"{path} imports {name}"
 
 
 def test_nothing_reads_the_shared_folder_or_names_a_machine():

@@ -6,6 +6,7 @@ import pytest
 from golden.apt import address_translator, mask_decoder, mask_encoder
 from golden.apt.params import AptParams
 from golden.apt.placement import placement_tables
+from golden.apt.thresholds import THRESHOLDS
 from golden.dit import heads
 from golden.studies import codec_front, utilisation
 from golden.studies.pareto import ParetoFront
@@ -69,8 +70,7 @@ def all_settings(params, head_list):
 @pytest.mark.parametrize("params", CODECS, ids=IDS)
 def test_sweep_equals_the_decoded_masks(params, small_heads):
     sweep, labels, figures = all_settings(params, small_heads)
-    kind = (mask_encoder.BlockThresholds if params.codec == "block"
-            else mask_encoder.RowColThresholds)
+    kind = THRESHOLDS[params.codec]
     assert sweep.names == kind._fields
     rows, cols = params.flag_block
     counts = [params.tile_k + 1 if name.startswith("k_row") else rows * cols + 1

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib import colors, figure, patches
 
 from golden.apt.mask_decoder import decode
-from golden.apt.mask_encoder import BlockThresholds, RowColThresholds, encode
+from golden.apt.mask_encoder import encode
+from golden.apt.thresholds import THRESHOLDS
 from golden.common.files import writing_whole
 from golden.dit.model import SIDE
 from golden.studies.codec_front import evaluate, sweep_of
@@ -19,8 +20,6 @@ matplotlib.use("Agg")
 
 #: Thresholds may lose this share of the tile's probability mass.
 LOST_LIMIT = 0.01
-
-_KINDS = {"rowcol": RowColThresholds, "block": BlockThresholds}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ def best_codes(tile, params):
     sweep = sweep_of(params)
     sweep.add(tile.p / np.float32(1 << 15), high, high | low)
     best = evaluate(sweep, [LOST_LIMIT]).best[LOST_LIMIT].thresholds
-    code = encode(high, low, _KINDS[params.codec](**best), params)
+    code = encode(high, low, THRESHOLDS[params.codec](**best), params)
     return CodecView(f"{params.codec} codec", tile,
                      *decode(code, 0, params.tile_q, params.tile_k, params))
 

@@ -15,55 +15,17 @@ filled up with zeros to a whole word. So the two planes travel together, a secti
 gap, and row flags come first, as they are the first to be known.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from golden.apt.masks import as_mask
 from golden.apt.params import CODE_BITS
+from golden.apt.thresholds import check_thresholds
 from golden.common.checks import ceil_div
 
 
-__all__ = ["BlockThresholds", "RowColThresholds", "check_code", "check_thresholds", "count",
-           "encode", "pack_code", "unpack_code"]
+__all__ = ["check_code", "count", "encode", "pack_code", "unpack_code"]
 
 _PAIRS = CODE_BITS // 2
-
-
-class RowColThresholds(NamedTuple):
-    """Count thresholds of ``rowcol``; the fields are the encoder's static inputs."""
-
-    k_row_hp: int = 0
-    k_row_v: int = 0
-    k_col_hp: int = 0
-    k_col_v: int = 0
-
-
-class BlockThresholds(NamedTuple):
-    """Count thresholds of ``block``; the fields are the encoder's static inputs."""
-
-    k_hp: int = 0
-    k_v: int = 0
-
-
-def check_thresholds(thresholds, params):
-    """The thresholds as the codec's named tuple.
-
-    Each is from 0 (a flag for any set element) to the full count of its group (never a flag).
-    Raises :class:`TypeError` for the kind and :class:`ValueError` for the range.
-    """
-    kind = RowColThresholds if params.codec == "rowcol" else BlockThresholds
-    if not isinstance(thresholds, kind):
-        raise TypeError(f"Thresholds of codec {params.codec} must be {kind.__name__}, "
-                        f"not {thresholds!r}")
-    rows, cols = params.flag_block
-    for name, value in thresholds._asdict().items():
-        high = params.tile_k if name.startswith("k_row") else rows * cols
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-            raise TypeError(f"{kind.__name__}.{name} must be an integer, not {value!r}")
-        if not 0 <= value <= high:
-            raise ValueError(f"{kind.__name__}.{name} must be in 0..{high}, not {value}")
-    return thresholds
 
 
 def _plane_counts(plane, params):
@@ -100,7 +62,8 @@ def encode(hp, lp, thresholds, params):
     """The code of a tile's masks, or of a batch of them: flag pairs, uint8 ``[..., flags]``.
 
     A flag is set where the group's count *exceeds* the threshold. ``thresholds`` is a
-    :class:`RowColThresholds` or a :class:`BlockThresholds`, as the codec asks.
+    :class:`~golden.apt.thresholds.RowColThresholds` or a
+    :class:`~golden.apt.thresholds.BlockThresholds`, as the codec asks.
     """
     thresholds = check_thresholds(thresholds, params)
     counts = count(hp, lp, params)

@@ -4,8 +4,8 @@ from amaranth import *
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.mask_encoder import BlockThresholds, RowColThresholds
 from golden.apt.params import CODE_BITS, AptParams
+from golden.apt.thresholds import THRESHOLDS
 from rtl.common.arith import tree_sum
 
 from .flag_grid import CODE_PAIRS, FlagGrid, drive_by_word
@@ -67,7 +67,7 @@ class MaskEncoder(wiring.Component):
         if not isinstance(params, AptParams):
             raise TypeError(f"Params must be an AptParams, not {params!r}")
         self._params = params
-        names = (RowColThresholds if params.codec == "rowcol" else BlockThresholds)._fields
+        names = THRESHOLDS[params.codec]._fields
         super().__init__({
             "i": In(stream.Signature(mask_word(params.vpu_lanes))),
             "o": Out(stream.Signature(CODE_BITS)),

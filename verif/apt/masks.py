@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from golden.apt.mask_encoder import BlockThresholds, RowColThresholds
 from golden.apt.masks import pack_mask_words
+from golden.apt.thresholds import THRESHOLDS, BlockThresholds, RowColThresholds
 
 
 __all__ = ["corner_masks", "mask_payloads", "random_masks", "random_thresholds", "zero_thresholds"]
@@ -48,7 +48,7 @@ def random_masks(params, count, rng):
 
 def zero_thresholds(params):
     """A flag for any set element."""
-    return RowColThresholds() if params.codec == "rowcol" else BlockThresholds()
+    return THRESHOLDS[params.codec]()
 
 
 def random_thresholds(params, rng):
