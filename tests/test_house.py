@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import sys
 
 import pytest
 
@@ -48,8 +49,7 @@ def test_imports_run_downwards(floor):
             assert top not in HOUSE or top in ALLOWED[floor], f"{path} imports {name}"
 
 
-STANDARD = {"collections", "contextlib", "dataclasses", "enum", "functools", "itertools", "json",
-            "importlib", "math", "os", "pathlib", "tempfile", "typing"}
+STANDARD = sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("folder", ["golden/common", "golden/apt", "golden/studies"])
@@ -61,13 +61,17 @@ def test_models_import_numpy_alone(folder):
             assert not name.startswith(("golden.dit", "golden.cli")), f"{path} imports {name}"
 
 
+#: Modules of golden without a model in them.
+SHARED_WITH_RTL = (".params", ".checks", ".thresholds")
+
+
 def test_rtl_imports_parameters_and_tables_only():
     for path in modules("rtl"):
         for name in imports(path):
             top = name.partition(".")[0]
             assert top in STANDARD | {"amaranth", "golden", "rtl"}, f"{path} imports {name}"
             if top == "golden":
-                assert name.endswith((".params", ".checks", ".thresholds")), f"{path} imports {name}"
+                assert name.endswith(SHARED_WITH_RTL), f"{path} imports {name}"
 
 
 def test_nothing_reads_the_shared_folder_or_names_a_machine():

@@ -3,7 +3,8 @@
 import cocotb
 import numpy as np
 
-from golden.apt.mask_encoder import check_thresholds, encode, pack_code
+from golden.apt.mask_encoder import encode, pack_code
+from golden.apt.thresholds import check_thresholds
 from golden.dit.tiles import load_tiles
 from verif.apt.masks import (
     corner_masks,
