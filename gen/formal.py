@@ -44,16 +44,26 @@ _PACKAGE = "verif.formal"
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Result of one run: ``passed`` is whether it came out as it must."""
+    """Result of one run: ``passed`` is whether it came out as it must; ``names`` are the
+    properties or covers that it is about, ``fault`` whether one was seeded."""
 
     proof: str
-    what: str
+    names: tuple
     mode: str
     depth: int
     result: str
     passed: bool
     seconds: float
     covers: int | None = None
+    fault: bool = False
+
+    @property
+    def what(self):
+        """What was run, for a table."""
+        if self.fault:
+            return f"fault against {self.names[0]}"
+        kind = "covers" if self.mode == "cover" else "properties"
+        return self.names[0] if len(self.names) == 1 else f"{len(self.names)} {kind}"
 
 
 def _design(proof, fault=None, only=None):
@@ -90,8 +100,7 @@ def _run_sby(folder, text, mode, depth, timeout):
     return done.returncode, done.stdout
 
 
-def _outcome(proof, what, mode, depth, text, folder, *, must_fail=False, covers=None,
-             timeout=600):
+def _outcome(proof, names, mode, depth, text, folder, *, must_fail=False, timeout=1800):
     started = time.perf_counter()
     status, log = _run_sby(folder, text, mode, depth, timeout)
     seconds = time.perf_counter() - started
@@ -100,30 +109,30 @@ def _outcome(proof, what, mode, depth, text, folder, *, must_fail=False, covers=
         write_whole(folder / "sby.log", log)
     if mode == "cover" and status == 0:
         reached = log.count("Reached cover statement")
-        if reached != covers:
-            result = f"{reached} of {covers} reached"
+        if reached != len(names):
+            result = f"{reached} of {len(names)} reached"
     expected = "fails" if must_fail else "reached" if mode == "cover" else "holds"
     passed = result == expected
     if must_fail:
         result = {"fails": "caught", "holds": "missed"}.get(result, result)
-    return Outcome(proof.name, what, mode, depth, result, passed, seconds, covers)
+    return Outcome(proof.name, tuple(names), mode, depth, result, passed, seconds,
+                   len(names) if mode == "cover" else None, must_fail)
 
 
 def run_proof(proof, folder, *, faults=True):
     """Yield an :class:`Outcome` for each run of one proof; ``folder`` keeps logs and traces."""
     text = _design(proof)
-    properties = ", ".join(proof.spec.properties)
-    yield _outcome(proof, properties, "bmc", proof.depth, text, folder / "bmc")
+    yield _outcome(proof, proof.spec.properties, "bmc", proof.depth, text, folder / "bmc")
     if proof.inductive:
         inductive = _design(proof, only=frozenset(proof.inductive))
-        yield _outcome(proof, ", ".join(proof.inductive), "prove", proof.induction_depth, inductive,
+        yield _outcome(proof, proof.inductive, "prove", proof.induction_depth, inductive,
                        folder / "prove")
     if proof.spec.covers:
-        yield _outcome(proof, ", ".join(proof.spec.covers), "cover", proof.cover_depth, text,
-                       folder / "cover", covers=len(proof.spec.covers))
+        yield _outcome(proof, proof.spec.covers, "cover", proof.cover_depth, text,
+                       folder / "cover")
     if faults:
         for number, fault in enumerate(proof.faults):
-            yield _outcome(proof, f"fault against {fault.breaks}", "bmc",
+            yield _outcome(proof, (fault.breaks,), "bmc",
                            fault.depth or proof.depth,
                            _design(proof, fault, frozenset({fault.breaks})),
                            folder / f"fault{number}", must_fail=True)
@@ -147,8 +156,8 @@ def load_proofs():
 def _table(outcomes):
     table = Table(title="formal", title_justify="left")
     for column in ("proof", "property", "mode", "depth", "result", "seconds", "covers"):
-        table.add_column(column, justify="right" if column in ("depth", "seconds", "covers")
-                         else "left")
+        table.add_column(column, no_wrap=column not in ("proof", "property"),
+                         justify="right" if column in ("depth", "seconds", "covers") else "left")
     for outcome in outcomes:
         table.add_row(outcome.proof, outcome.what, outcome.mode, str(outcome.depth),
                       outcome.result if outcome.passed else f"[red]{outcome.result}[/red]",

@@ -214,8 +214,8 @@ PROOFS = [
         component="rtl.apt.address_translator:AddressTranslator",
         build=lambda component: component(_PARAMS),
         spec=AddressTranslatorSpec,
-        depth=15,
-        cover_depth=18,
+        depth=16,
+        cover_depth=22,
         inductive=("holds",),
         induction_depth=3,
         faults=(
@@ -230,11 +230,10 @@ PROOFS = [
             Fault("base", "line_write.data.base.eq(Mux(begin, row, newest_base))",
                   "line_write.data.base.eq(row)"),
             Fault("holds", "advance.eq(~self.o.valid | self.o.ready)", "advance.eq(1)"),
-            Fault("progress", "room.eq(~waiting[-1])", "room.eq(waiting < 3)"),
-            Fault("drains", "busy.eq(~tile_end & (busy | begin))", "busy.eq(busy | begin)"),
         ),
     ),
-    # Small tiles: several of them, and FIFOs that fill and wrap, within the depth.
+    # Small tiles: several of them, FIFOs that wrap, and the bounds of `progress` and `drains`,
+    # lie within the depth.
     Proof(
         name="address_translator_tiles",
         component="rtl.apt.address_translator:AddressTranslator",
@@ -244,14 +243,18 @@ PROOFS = [
         cover_depth=14,
         inductive=("holds",),
         induction_depth=3,
+        faults=(
+            Fault("progress", "room.eq(~waiting[-1])", "room.eq(~waiting.any())"),
+            Fault("drains", "busy.eq(~tile_end & (busy | begin))", "busy.eq(busy | begin)"),
+        ),
     ),
     Proof(
         name="mask_gather",
         component="rtl.apt.mask_gather:MaskGather",
         build=lambda component: component(_PLACED),
         spec=MaskGatherSpec,
-        depth=15,
-        cover_depth=15,
+        depth=16,
+        cover_depth=16,
         inductive=("holds",),
         induction_depth=3,
         faults=(
