@@ -10,10 +10,9 @@ import time
 
 import click
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
-from golden.cli.entry import console, progress_console
+from golden.cli.entry import console, print_wide, progress_console
 from golden.common.files import write_whole
 
 from . import __version__
@@ -147,8 +146,7 @@ def command(designs, params, target_name, json_path):
     with progress_console.status(f"synthesizing for {target.name}"):
         report = area_report(chosen, params, target, progress)
     console.print(f"area on {target.name}: {target.summary}")
-    # Wide enough for every target: a pipe counts as 80 columns, and digits must not be cut off.
-    Console(width=max(console.width, 160), highlight=False).print(_table(report))
+    print_wide(_table(report), 160)
     for name, entry in report["designs"].items():
         if entry.get("ratio"):
             parts = ", ".join(f"{value:.3f} of its baseline's {what}" for what, value in

