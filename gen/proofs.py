@@ -1,5 +1,6 @@
 """Specifications, proofs and seeded faults: what ``python -m gen formal`` runs."""
 
+import abc
 import dataclasses
 import importlib
 import importlib.util
@@ -12,7 +13,7 @@ from amaranth.hdl import Assert, Assume, Cover, Format, Module, Signal, Value
 __all__ = ["Fault", "Proof", "Spec", "faulty_class"]
 
 
-class Spec:
+class Spec(abc.ABC):
     """Base of a specification: a component with properties around it.
 
     A subclass has :meth:`specify`, which drives the inputs of ``self.dut`` from free inputs
@@ -77,9 +78,9 @@ class Spec:
         if self.only is None:
             m.d.sync += Cover(condition, Format(name))
 
+    @abc.abstractmethod
     def specify(self, m):
         """Add the properties to ``m``, of which ``self.dut`` is a submodule."""
-        raise NotImplementedError
 
     def module(self):
         """The component with its properties; ``self.ports`` then lists the free inputs."""
