@@ -20,7 +20,7 @@ SHAPES = [
     AptParams(vpu_lanes=5, head_dim=7, segment_bits=3, beat_bytes=3),        # tails of 1 element
     AptParams(vpu_lanes=2, head_dim=16, segment_bits=3, beat_bytes=1),       # scale of two beats
     AptParams(vpu_lanes=4, head_dim=18, segment_bits=5, beat_bytes=14, split="truncate"),
-    AptParams(vpu_lanes=24, head_dim=35, segment_bits=7, beat_bytes=5),      # words above beats
+    AptParams(vpu_lanes=10, head_dim=35, segment_bits=7, beat_bytes=5),      # words above beats
     AptParams(vpu_lanes=20, head_dim=11, segment_bits=8, beat_bytes=8),      # words above rows
 ]
 
