@@ -61,7 +61,7 @@ def test_verilog_has_the_ports_of_the_manifest_and_no_host_paths(emitted, name):
         ports |= ({port} if about["kind"] == "signal" else
                   {f"{port}__payload", f"{port}__valid", f"{port}__ready"})
     header = re.search(rf"^module {name}\(([^)]*)\);", text, re.MULTILINE)[1]
-    assert set(header.split(", ")) == ports
+    assert {word.strip() for word in header.split(",")} == ports
     for port, about in facts["ports"].items():
         layout = about["shape"] if about["kind"] == "signal" else about["payload"]
         wire = port if about["kind"] == "signal" else f"{port}__payload"
