@@ -13,7 +13,7 @@ from rtl.apt.absmax import AbsMax
 from rtl.apt.quantizer import Quantizer
 from rtl.apt.reciprocal import Reciprocal
 from rtl.apt.scale_lane import ScaleLane
-from tests.sim import FLOWS, run_streams, simulate
+from tests.sim import FLOWS, collect, run_streams, simulate
 from verif.apt.tensors import hard_tensors, row_words
 
 
@@ -155,6 +155,35 @@ def test_rtl_matches_the_model(params, flow):
                               {"scale": len(scales), "o": len(words)}, flow=flow)
     assert received["scale"] == scales and len(set(scales)) > 5
     assert received["o"] == words
+
+
+def test_inputs_mean_nothing_without_valid():
+    params = SHAPES[0]
+    rng = np.random.default_rng(10)
+    tiles = [rng.integers(-scale, scale + 1, (3, params.head_dim)) for scale in (9, 999, 5, 20)]
+    payloads = element_words(tiles, params)
+    dut = Quantizer(params)
+    received = []
+
+    def source(stream):
+        async def testbench(ctx):
+            for payload in payloads:
+                for _ in range(int(rng.integers(3))):
+                    ctx.set(stream.payload, {"x": [30_000] * params.vpu_lanes, "last": 1})
+                    ctx.set(stream.valid, 0)
+                    await ctx.tick()
+                ctx.set(stream.payload, payload)
+                ctx.set(stream.valid, 1)
+                await ctx.tick().until(stream.ready)
+            ctx.set(stream.valid, 0)
+        return testbench
+
+    async def sink(ctx):
+        ctx.set(dut.scale.ready, 1)
+        received.extend(await collect(ctx, dut.o, len(payloads)))
+
+    simulate(dut, source(dut.measure), source(dut.i), sink, cycles=2_000)
+    assert received == expected(tiles, params)[1]
 
 
 @pytest.mark.parametrize("params", SHAPES[:2], ids=ids)
