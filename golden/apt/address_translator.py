@@ -132,7 +132,8 @@ def transfer_cycles(plan, slot_cycles):
     The pipeline: a word is *pushed* into the FIFOs while fewer than ``att_depth`` lines are begun
     and not popped. A line is *popped* into the line store when no later element can enter it and,
     unless its tile has ended, a later line is begun. It is then *read* from the store, which
-    holds ``att_lines``, *moved* to the output register and *taken*: a cycle each at the least.
+    holds ``att_lines``, *fetched* from it, *moved* to the output register and *taken*: a cycle
+    each at the least.
     """
     params = plan.params
     depth, store = params.att_depth(plan.window), params.att_lines
@@ -157,13 +158,14 @@ def transfer_cycles(plan, slot_cycles):
     pace = np.where(np.repeat(empty, plan.count), 1, slot_cycles).tolist()
     delay = [first_push]  # push cycle less word number, after the first holders
     reads, leaves = [], []
-    popped = moved = left = free = -1
+    popped = fetched = moved = left = free = -1
     for index, word in enumerate(completed_by.tolist()):
         popped = max(word + delay[holders[index]] + 1, popped + 1)
         if index >= store:
             popped = max(popped, reads[index - store] + 1)
-        reads.append(max(popped + 1, moved))
-        moved = max(reads[-1] + 1, left)
+        reads.append(max(popped + 1, fetched))
+        fetched = max(reads[-1] + 1, moved)
+        moved = max(fetched + 1, left)
         left = max(moved + 1, free)
         free = left + pace[index]
         leaves.append(left)

@@ -4,12 +4,12 @@ import itertools
 
 from amaranth import *
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from golden.apt.params import AptParams
 from golden.common.checks import ceil_log2
+from rtl.common.block_fifo import BlockFifo
 from rtl.common.stream import connect_streams
 
 from .mask_gather import MaskGather, table_beat
@@ -100,9 +100,9 @@ class AddressTranslator(wiring.Component):
 
     @property
     def latency(self):
-        """Cycles from the last word of a tile to its last line: scan, push, pop, line store (two)
-        and output; a placement adds the gathering of the last row."""
-        return self._params.slots + 6 if self._placed else 5
+        """Cycles from the last word of a tile to its last line: scan, push, pop, line store (two),
+        fetch and output; a placement adds the gathering of the last row."""
+        return self._params.slots + 7 if self._placed else 6
 
     @property
     def throughput(self):
@@ -124,17 +124,19 @@ class AddressTranslator(wiring.Component):
         else:
             self._scan_register(m, words)
 
-        # Where the scanner is.
-        push, row_end, tile_end = Signal(), Signal(), Signal()
+        # Where the scanner is. Whether a word ends its row is known in a register, since most
+        # of the state waits for it.
+        push = Signal()
         slot, row = Signal(p.slot_bits), Signal(p.row_bits)
-        m.d.comb += [
-            row_end.eq(slot == p.slots - 1),
-            tile_end.eq(row_end & (row == p.tile_q - 1)),
-        ]
+        row_end, last_row, tile_end = Signal(init=p.slots == 1), Signal(), Signal()
+        m.d.comb += tile_end.eq(row_end & last_row)
         with m.If(push):
             m.d.sync += slot.eq(Mux(row_end, 0, slot + 1))
+            if p.slots > 1:
+                m.d.sync += row_end.eq(~row_end & (slot == p.slots - 2))
             with m.If(row_end):
-                m.d.sync += row.eq(Mux(tile_end, 0, row + 1))
+                m.d.sync += [row.eq(Mux(last_row, 0, row + 1)),
+                             last_row.eq(~last_row & (row == p.tile_q - 2))]
 
         # Lines, counted modulo `depth`: `newest` is the first that is not begun, `oldest` the
         # first not popped, `waiting` their distance. An element enters line `newest - behind`.
@@ -156,21 +158,52 @@ class AddressTranslator(wiring.Component):
         # `span` lines are open to the row, the others are complete. The newest line of a tile
         # that has not ended is kept as well (`busy`): it may turn out to be the last.
         span = Signal(range(skew + p.slots + 1))
-        busy, complete = Signal(), Signal()
-        keep = Cat(span[0] | (busy & ~span.any()), span[1:])
+        busy, complete, closed = Signal(), Signal(), Signal(init=1)
+        keep = Cat(span[0] | (busy & closed), span[1:])
         m.d.comb += complete.eq(waiting > keep)
-        self._track_span(m, span, push=push, begin=begin, row_end=row_end, tile_end=tile_end)
+        spans, after = self._next_spans(m, span, push=push, begin=begin, row_end=row_end,
+                                        tile_end=tile_end)
+        # `span == 0` of the next word, without the way through its value.
+        ends_closed = tile_end | (row_end if skew == 0 else 0)
+        none_after = Mux(row_end, after == 0, closed)
         with m.If(push):
-            m.d.sync += busy.eq(~tile_end & (busy | begin))
+            m.d.sync += [
+                busy.eq(~tile_end & (busy | begin)),
+                span.eq(Mux(begin, *spans)),
+                closed.eq(ends_closed | (~begin & none_after)),
+            ]
 
-        # Scan: a bank whose next line is `lag` before `newest` is lifted to the open lines. A
-        # line is begun by an element that goes to `newest`, or by the end of an empty tile.
-        lags = [Signal(span.shape(), name=f"lag_{bank}") for bank in range(p.lanes)]
-        front = Signal(p.lanes)
-        m.d.comb += [
-            *(front[bank].eq((lag == 0) | (span == 0)) for bank, lag in enumerate(lags)),
-            begin.eq((words.payload & front).any() | (tile_end & ~busy)),
-        ]
+        # Scan: an element goes to the bank's line `free`, which is `lag` before `newest`, or to the
+        # first that is open to the row. A line is begun by an element that goes to `newest`, or
+        # by the end of an empty tile. Most states wait for `begin`: what follows from either
+        # value is computed beside it.
+        start, start_next = Signal(tag_bits), Signal(tag_bits)
+        m.d.comb += [start.eq(newest - span), start_next.eq(start + 1)]
+        front = Signal(p.lanes, init=-1)  # lag == 0
+        m.d.comb += begin.eq((words.payload & (front | closed.replicate(p.lanes))).any()
+                             | (tile_end & ~busy))
+        targets = []
+        for bank in range(p.lanes):
+            lag = Signal(span.shape(), name=f"lag_{bank}")
+            behind = Signal(span.shape(), name=f"behind_{bank}")
+            free, target = (Signal(tag_bits, name=f"{name}_{bank}") for name in ("free", "target"))
+            is_open = Signal(name=f"open_{bank}")
+            put = words.payload[bank]
+            m.d.comb += [
+                is_open.eq(lag < span),
+                behind.eq(Mux(is_open, lag, span)),
+                target.eq(Mux(is_open, free, start)),
+            ]
+            targets.append(target)
+            with m.If(push & put):
+                m.d.sync += free.eq(Mux(is_open, free + 1, start_next))
+            with m.If(push):
+                m.d.sync += [
+                    lag.eq(Mux(begin, Mux(put, behind, lag + ~lag.all()),
+                               Mux(put, behind - 1, lag))),
+                    front[bank].eq(Mux(begin, put & (front[bank] | closed),
+                                       Mux(put, behind == 1, front[bank]))),
+                ]
 
         # What is known of a line as a whole: its oldest row, which begins it, and if it is last.
         m.submodules.line_memory = line_memory = Memory(
@@ -197,12 +230,12 @@ class AddressTranslator(wiring.Component):
             "base": p.row_bits,
             "last": 1,
         })
-        m.submodules.store = store = SyncFIFOBuffered(width=stored.size, depth=p.att_lines + 1)
+        m.submodules.store = store = BlockFifo(stored, p.att_lines)
         line = Signal(stored)
         m.d.comb += [
-            pop.eq(complete & store.w_rdy),
-            store.w_en.eq(complete),
-            store.w_data.eq(line),
+            pop.eq(complete & store.i.ready),
+            store.i.valid.eq(complete),
+            store.i.payload.eq(line),
             line.base.eq(line_read.data.base),
             line.last.eq(line_read.data.last),
         ]
@@ -211,17 +244,9 @@ class AddressTranslator(wiring.Component):
 
         # Banks: FIFO of {slot, low bits of the row, line}.
         entry = data.StructLayout({**entry, "line": tag_bits})
-        for bank, lag in enumerate(lags):
-            behind = Signal(span.shape(), name=f"behind_{bank}")
+        for bank, target in enumerate(targets):
             put = Signal(name=f"put_{bank}")
-            m.d.comb += [
-                behind.eq(Mux(lag < span, lag, span)),
-                put.eq(push & words.payload[bank]),
-            ]
-            with m.If(put):
-                m.d.sync += lag.eq(Mux(begin, behind, behind - 1))
-            with m.Elif(push & begin & ~lag.all()):
-                m.d.sync += lag.eq(lag + 1)
+            m.d.comb += put.eq(push & words.payload[bank])
 
             memory = Memory(shape=entry, depth=depth, init=[])
             m.submodules[f"fifo_{bank}"] = memory
@@ -231,7 +256,7 @@ class AddressTranslator(wiring.Component):
             m.d.comb += [
                 write.addr.eq(produce[:-1]),
                 write.data.slot.eq(slot),
-                write.data.line.eq(newest - behind),
+                write.data.line.eq(target),
                 write.en.eq(put),
                 read.addr.eq(consume[:-1]),
                 line.banks[bank].valid.eq((produce != consume) & (read.data.line == oldest)),
@@ -247,25 +272,30 @@ class AddressTranslator(wiring.Component):
             with m.If(pop & line.banks[bank].valid):
                 m.d.sync += consume.eq(consume + 1)
 
-        # Output register: rows in full again.
-        advance = Signal()
-        out = data.View(stored, store.r_data)
+        # A register behind the store: block memory is slow to give its data.
+        advance, fetch = Signal(), Signal()
+        fetched, fetched_valid = Signal(stored, reset_less=True), Signal()
         m.d.comb += [
             advance.eq(~self.o.valid | self.o.ready),
-            store.r_en.eq(advance),
+            fetch.eq(~fetched_valid | advance),
+            store.o.ready.eq(fetch),
         ]
+        with m.If(fetch):
+            m.d.sync += [fetched_valid.eq(store.o.valid), fetched.eq(store.o.payload)]
+
+        # Output register: rows in full again.
         with m.If(advance):
-            m.d.sync += self.o.valid.eq(store.r_rdy)
-            with m.If(store.r_rdy):
-                m.d.sync += [self.o.p.base.eq(out.base), self.o.p.last.eq(out.last)]
-                for bank, (target, source) in enumerate(zip(self.o.p.banks, out.banks,
+            m.d.sync += self.o.valid.eq(fetched_valid)
+            with m.If(fetched_valid):
+                m.d.sync += [self.o.p.base.eq(fetched.base), self.o.p.last.eq(fetched.last)]
+                for bank, (target, source) in enumerate(zip(self.o.p.banks, fetched.banks,
                                                             strict=True)):
                     ahead = Signal(max(1, low_bits), name=f"ahead_{bank}")
                     if low_bits:
-                        m.d.comb += ahead.eq(source.low - out.base[:low_bits])
+                        m.d.comb += ahead.eq(source.low - fetched.base[:low_bits])
                     m.d.sync += [
                         target.valid.eq(source.valid),
-                        target.row.eq(Mux(source.valid, out.base + ahead, 0)),
+                        target.row.eq(Mux(source.valid, fetched.base + ahead, 0)),
                         target.slot.eq(Mux(source.valid, source.slot, 0)),
                     ]
 
@@ -290,38 +320,51 @@ class AddressTranslator(wiring.Component):
                     slot.eq(Mux(last, 0, slot + 1)),
                 ]
 
-    def _track_span(self, m, span, *, push, begin, row_end, tile_end):
-        """Keep ``span``: lines between the first that is open to the scanned row and ``newest``.
+    def _next_spans(self, m, span, *, push, begin, row_end, tile_end):
+        """``span`` after the scanned word, if it begins a line and if not; and what would be left
+        of it after the row.
 
-        It grows with each line begun. At the end of a row it loses the lines of the row that
-        leaves the window, and what exceeds the skew; at the end of a tile it is 0.
+        ``span`` is the number of lines between the first that is open to the scanned row and
+        ``newest``. It grows with each line begun. At the end of a row it loses the lines of the
+        row that leaves the window, and what exceeds the skew; at the end of a tile it is 0.
         """
         p, window = self._params, self._window
         skew = p.att_skew(window)
-        if 1 < window < p.tile_q:
-            # Lines begun by each of the last `window - 1` rows, the oldest at the end.
-            count = range(p.slots + 1)
-            mine = Signal(count, name="row_lines")
-            older = [Signal(count, name=f"row_lines_{age}") for age in range(1, window)]
-            opened = Signal(range(window * p.slots + 1), name="open_lines")
-            after = Signal.like(opened, name="open_after_row")
-            total = Signal(count, name="row_lines_total")
-            m.d.comb += [
-                total.eq(mine + begin),
-                after.eq(Mux(begin, opened + 1 - older[-1], opened - older[-1])),
-            ]
-            with m.If(push & tile_end):
-                m.d.sync += [signal.eq(0) for signal in (mine, opened, *older)]
-            with m.Elif(push & row_end):
-                m.d.sync += [mine.eq(0), opened.eq(after), older[0].eq(total)]
-                m.d.sync += [new.eq(old) for old, new in itertools.pairwise(older)]
-            with m.Elif(push):
-                m.d.sync += [mine.eq(total), opened.eq(opened + begin)]
+        if window == 1:
+            after = Const(0)
+        elif window >= p.tile_q:
+            after = span
         else:
-            after = span + begin if window > 1 else Const(0)
-        with m.If(push & tile_end):
-            m.d.sync += span.eq(0)
-        with m.Elif(push & row_end):
-            m.d.sync += span.eq(Mux(after > skew, skew, after))
-        with m.Elif(push):
-            m.d.sync += span.eq(span + begin)
+            # Lines that are still open after the row, without the word that is scanned: those of
+            # the row and of the `window - 2` rows before it.
+            after = Signal(range(window * p.slots + 1), name="open_after_row")
+            count = range(p.slots + 1)
+            mine, total = Signal(count, name="row_lines"), Signal(count, name="row_lines_total")
+            older = [Signal(count, name=f"row_lines_{age}") for age in range(1, window - 1)]
+            m.d.comb += total.eq(Mux(begin, mine + 1, mine))
+            with m.If(push & tile_end):
+                m.d.sync += [signal.eq(0) for signal in (mine, after, *older)]
+            with m.Elif(push & row_end):
+                m.d.sync += mine.eq(0)
+                if older:
+                    left = Signal.like(after, name="open_without_oldest")
+                    m.d.comb += left.eq(after - older[-1])
+                    m.d.sync += [after.eq(Mux(begin, left + 1, left)), older[0].eq(total)]
+                    m.d.sync += [new.eq(old) for old, new in itertools.pairwise(older)]
+                else:
+                    m.d.sync += after.eq(0)
+            with m.Elif(push):
+                m.d.sync += [mine.eq(total), after.eq(Mux(begin, after + 1, after))]
+
+        spans = []
+        for begun in (1, 0):
+            following = Signal.like(span, name=f"span_{'with' if begun else 'without'}_line")
+            ending = after + begun if window > 1 else Const(0)
+            with m.If(tile_end):
+                m.d.comb += following.eq(0)
+            with m.Elif(row_end):
+                m.d.comb += following.eq(Mux(ending > skew, skew, ending))
+            with m.Else():
+                m.d.comb += following.eq(span + begun)
+            spans.append(following)
+        return spans, after
