@@ -7,8 +7,10 @@ import pytest
 from PIL import Image
 
 from golden.apt.params import AptParams
+from golden.dit.heads import calibrated_heads, study_capture
 from golden.dit.tiles import load_tiles
-from verif.demo_picture import LOST_LIMIT, CodecView, best_codes, draw
+from golden.studies.codec_front import evaluate, sweep_of
+from verif.demo_picture import STUDY_THRESHOLDS, CodecView, coded, draw
 
 
 def test_element_masks_lose_nothing():
@@ -32,11 +34,20 @@ def test_figures_of_a_view():
 
 
 @pytest.mark.parametrize("codec", ["rowcol", "block"])
-def test_best_codes_stay_within_the_limit_and_save_something(codec):
-    tile = load_tiles()[1]
-    view = best_codes(tile, dataclasses.replace(AptParams(), codec=codec))
-    assert 0 < view.lost <= LOST_LIMIT
-    assert view.cost < 1
+def test_a_codec_keeps_most_of_the_mass_and_saves_something(codec):
+    view = coded(load_tiles()[2], dataclasses.replace(AptParams(), codec=codec))
+    assert view.cost < 0.3 and view.lost < 0.02
+    assert view.valid > CodecView("", view.tile, *view.tile.masks).valid
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("codec", ["rowcol", "block"])
+def test_thresholds_are_the_studys(codec):
+    sweep = sweep_of(AptParams(codec=codec))
+    for head in calibrated_heads(study_capture()):
+        sweep.add(head.p, head.high, head.valid)
+    best = evaluate(sweep, [0.01]).best[0.01]
+    assert STUDY_THRESHOLDS[codec]._asdict() == best.thresholds
 
 
 def test_the_picture_is_written(tmp_path):

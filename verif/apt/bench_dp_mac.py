@@ -9,7 +9,7 @@ from golden.dit.tiles import load_tiles
 from verif.common.bench import FLOWS, Bench
 
 
-#: Dot products of each kind that are taken of a real tile.
+#: Dot products of each kind that are taken of a real tile; of a single tile, QK is taken whole.
 QK_PER_TILE, PV_PER_TILE = 16, 3
 
 
@@ -19,13 +19,13 @@ def real_vectors(params, rng):
     Elements that are pruned are left out of QK and are zeros in PV; a row of PV is summed in one
     precision here, and has the words of the other precision's elements too.
     """
-    vectors = []
-    for tile in load_tiles():
+    vectors, tiles = [], load_tiles()
+    for tile in tiles:
         tile = tile.crop(params.tile_q, params.tile_k, params.head_dim)
         (q, k, v), high, low = ((quantize(x.astype(np.int64), params)[0]
                                  for x in (tile.q, tile.k, tile.v)), *tile.masks)
         kept = np.argwhere(high | low)
-        for row, key in rng.permutation(kept)[:QK_PER_TILE]:
+        for row, key in rng.permutation(kept)[:QK_PER_TILE if len(tiles) > 1 else None]:
             vectors.append((q[row], k[key], bool(high[row, key])))
         # The tile's largest P' is 1, so its scale is a constant (numerics 4.6).
         p = np.where(high | low, (tile.p.astype(np.int64) * params.qmax + (1 << 14)) >> 15, 0)
