@@ -1,0 +1,91 @@
+"""One-line faults in the RTL and in the models: the unit tests of the block must catch each."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+pytestmark = pytest.mark.full
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+FLOORS = ("golden", "rtl", "gen", "verif", "tests")
+
+#: File, text that occurs once in it, what takes its place.
+MUTANTS = {
+    "test_common_arith.py": [
+        ("rtl/common/arith.py", "floor + (half & (sticky | floor[0]))", "floor + half"),
+        ("rtl/common/arith.py", "limit = Cat((~sign)", "limit = Cat((sign)"),
+        ("golden/common/arith.py", "(value + (1 << (shift - 1))) >> shift", "value >> shift"),
+    ],
+    "test_bank_memory.py": [
+        ("rtl/common/bank_memory.py", "advance.eq(~self.o.valid | self.o.ready)", "advance.eq(1)"),
+        ("rtl/common/bank_memory.py", "Mux(read_enable[number], chosen, 0)", "chosen"),
+    ],
+    "test_apt_dp_mac.py": [
+        ("rtl/apt/dp_mac.py", "acc & ~first.replicate(params.acc_bits)", "acc"),
+        ("rtl/apt/dp_mac.py", "self.o.valid.eq(valid & last)", "self.o.valid.eq(last)"),
+        ("rtl/apt/dp_mac.py", "~pass_[1], ~pass_[0])", "~pass_[1], 1)"),
+        ("rtl/apt/product_sum.py", "-params.multipliers * complemented", "params.multipliers"),
+        ("golden/apt/dp_mac.py", "bias = 0 if", "bias = 1 if"),
+    ],
+    "test_apt_quantizer.py": [
+        ("rtl/apt/quantizer.py", "(given | self.scale.ready) & (divided | reciprocal.i.ready)",
+         "self.scale.ready & reciprocal.i.ready"),
+        ("rtl/apt/quantizer.py", "take.eq(advance & (~loaded | (entered & entered_last)))",
+         "take.eq(advance & (~loaded | entered))"),
+    ],
+    "test_apt_mask_generator.py": [
+        ("rtl/apt/mask_generator.py", ">= prune[:16]", "> prune[:16]"),
+        ("rtl/apt/mask_generator.py", "prun_bits & quant_bits & inside", "quant_bits & inside"),
+    ],
+    "test_apt_mask_encoder.py": [
+        ("rtl/apt/mask_encoder.py", "(row_in_block == height - 1) | last_row",
+         "(row_in_block == height - 1)"),
+    ],
+    "test_apt_mask_decoder.py": [
+        ("rtl/apt/mask_decoder.py", "(row < tile_rows) & (keys >= 0)", "(keys >= 0)"),
+        ("rtl/apt/mask_decoder.py", "grid_flag | buffer.row_pair[plane]", "grid_flag"),
+    ],
+    "test_apt_address_translator.py": [
+        ("rtl/apt/address_translator.py", "Mux(last, (1 << tail) - 1, (1 << p.lanes) - 1)",
+         "(1 << p.lanes) - 1"),
+        ("rtl/apt/address_translator.py", "advance.eq(~self.o.valid | self.o.ready)",
+         "advance.eq(1)"),
+        ("rtl/apt/mask_gather.py", "bit & ~pick_end if bank >= tail else bit", "bit"),
+    ],
+}
+
+CASES = [(test, *mutant) for test, mutants in MUTANTS.items() for mutant in mutants]
+
+
+def run(folder, test):
+    return subprocess.run([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist",
+                           f"tests/{test}"], cwd=folder, text=True, capture_output=True)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    for floor in FLOORS:
+        shutil.copytree(ROOT / floor, tmp_path / floor,
+                        ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("test", MUTANTS)
+def test_the_copy_itself_passes(test, copy):
+    done = run(copy, test)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("test, path, old, new", CASES,
+                         ids=[f"{path}-{number}" for number, (_, path, *_) in enumerate(CASES)])
+def test_the_fault_is_caught(test, path, old, new, copy):
+    source = (copy / path).read_text()
+    assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {path}"
+    (copy / path).write_text(source.replace(old, new))
+    done = run(copy, test)
+    assert done.returncode == 1, done.stdout  # 1: tests ran, and some failed
