@@ -30,7 +30,7 @@ class MaskGather(wiring.Component):
     ``tile_k`` are not looked at by a table that is a permutation.
 
     Every bank has a copy of the two rows, so that each can read a word of its own: 16-deep
-    distributed memory takes a quarter of the area of ``lanes`` multiplexers over a whole row.
+    distributed memory takes less than half the area of ``lanes`` multiplexers over a whole row.
 
     Parameters
     ----------
