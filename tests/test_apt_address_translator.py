@@ -168,6 +168,20 @@ def test_rtl_matches_model_in_odd_shapes(params, window):
     assert received["o"] == expected
 
 
+@pytest.mark.parametrize("window", [2, 3])
+def test_bank_that_is_idle_for_long(window):
+    """One bank has every row, another one element: its line is far behind, whichever its row."""
+    params = make(3, 9, 10)
+    key, masks = np.arange(10), np.zeros((9, 9, 10), bool)
+    masks[..., key % 3 == 0] = True
+    masks[np.arange(9), np.arange(9), 1] = True
+    expected = [att_line(params).const(line).as_value().value
+                for line in line_payloads(masks, params, window)]
+    received, _ = run_streams(AddressTranslator(params, window),
+                              {"i": word_payloads(masks, params)}, {"o": len(expected)})
+    assert received["o"] == expected
+
+
 @pytest.mark.parametrize("slot_cycles", [1, 3])
 @pytest.mark.parametrize("params, window", [CASES[0], CASES[3], CASES[4], CASES[5]], ids=ids)
 def test_every_line_leaves_in_the_cycle_of_the_model(params, window, slot_cycles):
@@ -252,6 +266,11 @@ def test_placement_rules_by_hand():
     spread = np.array([[1, 0, 0, 1], [1, 0, 1, 1], [1, 0, 0, 0], [0, 1, 1, 0]])
     # By count: 0, 2, 3, 1. 2 costs 4 + 3 in bank 0; 3 costs 8 + 3 in bank 0 and 4 + 2 in bank 1.
     assert correlated_tables(spread, params).tolist() == [[0, 2, 1, 3]]
+    # 0 has rows 0-4, 1 has 5-7, one to a bank; 2 has rows 0, 5, 6 and costs 4 + 5 in bank 0 but
+    # 8 + 3 in bank 1: a row shared counts for four elements more in the bank.
+    weighed = np.zeros((8, 4), int)
+    weighed[:5, 0] = weighed[5:, 1] = weighed[[0, 5, 6], 2] = weighed[7, 3] = 1
+    assert correlated_tables(weighed, make(2, 8, 4)).tolist() == [[0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize("placement", ["modulo", "balanced", "correlated"])

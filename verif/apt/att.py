@@ -33,12 +33,14 @@ def corner_tiles(params):
 
 
 def random_tiles(params, count, rng):
-    """Tiles of all densities, with rows and columns of their own densities, as real ones have."""
+    """Tiles of all densities; rows, columns and banks have densities of their own."""
     shape = count, params.tile_q, params.tile_k
     tile = rng.random((count, 1, 1))
     row = rng.random((count, params.tile_q, 1)) ** rng.choice([0, 1, 3], (count, 1, 1))
     column = rng.random((count, 1, params.tile_k)) ** rng.choice([0, 1, 3], (count, 1, 1))
-    return rng.random(shape) < tile * row * column
+    bank = rng.random((count, 1, params.lanes)) ** rng.choice([0, 4], (count, 1, 1))
+    bank = np.tile(bank, params.slots)[..., :params.tile_k]
+    return rng.random(shape) < tile * row * column * bank
 
 
 def random_tables(params, count, rng):
