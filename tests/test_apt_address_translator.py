@@ -170,11 +170,11 @@ def test_rtl_matches_model_in_odd_shapes(params, window):
 
 @pytest.mark.parametrize("window", [2, 3])
 def test_bank_that_is_idle_for_long(window):
-    """One bank has every row, another one element: its line is far behind, whichever its row."""
+    """One bank has every row, another one element: how far its line is behind saturates."""
     params = make(3, 9, 10)
     key, masks = np.arange(10), np.zeros((9, 9, 10), bool)
     masks[..., key % 3 == 0] = True
-    masks[np.arange(9), np.arange(9), 1] = True
+    masks[np.arange(9), (3 * np.arange(9) + 4) % 9, 1] = True  # 16, 48 and 12 lines apart
     expected = [att_line(params).const(line).as_value().value
                 for line in line_payloads(masks, params, window)]
     received, _ = run_streams(AddressTranslator(params, window),
@@ -284,6 +284,14 @@ def test_placements_are_permutations(placement, lanes, tile_k):
     assert (beats[:, :tile_k] @ [lanes, 1] == tables).all()
     # One by one as in a batch.
     assert (np.concatenate([placement_tables(mask, params) for mask in masks]) == tables).all()
+
+
+def test_equal_columns_keep_their_order():
+    params = AptParams(tile_k=128)
+    table, = balanced_tables(np.ones((64, 128), bool), params)
+    slots = np.arange(128).reshape(8, 16)
+    slots[1::2] = slots[1::2, ::-1]
+    assert (table == slots.reshape(-1)).all()
 
 
 def test_placement_raises_utilisation():
