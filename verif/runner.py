@@ -102,7 +102,9 @@ def _environment(simulator):
 
 def _build_arguments(simulator):
     if simulator == "icarus":
-        return []
+        # The Verilog is that of 2005. Read as SystemVerilog, declarations take their initial values
+        # before time 0, and an `always @*` whose inputs never change is never evaluated.
+        return ["-g2005"]
     # Two-state: registers start at random values, so that a missing reset is seen.
     return ["-Wno-fatal", "--x-initial", "unique", "--x-assign", "unique", "-O3"]
 
