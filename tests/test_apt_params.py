@@ -26,6 +26,8 @@ from golden.apt.params import AptParams
     ("placement", "hash", ValueError,
      "AptParams.placement must be modulo or balanced or correlated, not 'hash'"),
     ("window_qk", 65, ValueError, "AptParams.window_qk must be in 1..64, not 65"),
+    ("beat_bytes", 0, ValueError, "AptParams.beat_bytes must be in 1..64, not 0"),
+    ("beat_bytes", 65, ValueError, "AptParams.beat_bytes must be in 1..64, not 65"),
     ("block_rows", 0, ValueError, "AptParams.block_rows must be in 1..256, not 0"),
 ])
 def test_bad_fields(field, value, error, message):
