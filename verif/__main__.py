@@ -120,7 +120,7 @@ def main(context, benches, params, simulator, seed, jobs, waves, junit):
     failed = sum(not result.passed for result in results)
     console.print(f"{len(results) - failed} of {len(results)} benches passed, "
                   f"{sum(result.checked for result in results):,} outputs checked; seed {seed}; "
-                  f"report in {path}", markup=False)
+                  f"report in {os.path.relpath(path)}", markup=False)
     sys.exit(1 if failed else 0)
 
 

@@ -70,7 +70,7 @@ def _area_table(report):
     for name, entry in report["designs"].items():
         rows = [(name, entry)]
         if "baseline" in entry:
-            rows.append(("  16 plain 12-bit multipliers", entry["baseline"]))
+            rows.append(("  16 plain multipliers", entry["baseline"]))
         for label, row in rows:
             numbers = row["numbers"]
             table.add_row(label, f"{numbers['logic_um2']:,.0f}",
