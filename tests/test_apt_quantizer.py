@@ -13,7 +13,7 @@ from rtl.apt.absmax import AbsMax
 from rtl.apt.quantizer import Quantizer
 from rtl.apt.reciprocal import Reciprocal
 from rtl.apt.scale_lane import ScaleLane
-from tests.sim import FLOWS, collect, run_streams, simulate
+from tests.sim import FLOWS, collect, drive, run_streams, simulate
 from verif.apt.tensors import hard_tensors, row_words
 
 
@@ -155,6 +155,38 @@ def test_rtl_matches_the_model(params, flow):
                               {"scale": len(scales), "o": len(words)}, flow=flow)
     assert received["scale"] == scales and len(set(scales)) > 5
     assert received["o"] == words
+
+
+def test_a_scale_is_taken_by_a_sink_that_waits_for_it():
+    """The divider is still busy when the sink takes the scale, and the sink is not ready again."""
+    params = SHAPES[0]
+    rng = np.random.default_rng(12)
+    tiles = [rng.integers(-scale, scale + 1, (1, params.head_dim)) for scale in (9, 999, 5, 20, 7)]
+    scales, words = expected(tiles, params)
+    payloads = element_words(tiles, params)
+    dut = Quantizer(params)
+    taken, received = [], []
+
+    async def scale_sink(ctx):
+        while len(taken) < len(scales):
+            await ctx.tick().until(dut.scale.valid)
+            ctx.set(dut.scale.ready, 1)
+            _, _, valid, payload = await ctx.tick().sample(dut.scale.valid, dut.scale.payload)
+            assert valid
+            taken.append(payload)
+            ctx.set(dut.scale.ready, 0)
+
+    async def measure(ctx):
+        await drive(ctx, dut.measure, payloads)
+
+    async def elements(ctx):
+        await drive(ctx, dut.i, payloads)
+
+    async def sink(ctx):
+        received.extend(await collect(ctx, dut.o, len(words)))
+
+    simulate(dut, scale_sink, measure, elements, sink, cycles=2_000)
+    assert taken == scales and received == words
 
 
 def test_inputs_mean_nothing_without_valid():
