@@ -37,12 +37,17 @@ MUTANTS = {
         ("rtl/apt/quantizer.py", "take.eq(advance & (~loaded | (entered & entered_last)))",
          "take.eq(advance & (~loaded | entered))"),
     ],
+    "test_apt_data_aligner.py": [
+        ("rtl/apt/data_packer.py", "room & in_plane & ~position.pad", "room & in_plane"),
+        ("rtl/apt/data_unpacker.py", "pop & in_plane & ~position.pad", "pop & in_plane"),
+        ("rtl/apt/tile_image.py", "| ~place.any()", ""),
+    ],
     "test_apt_mask_generator.py": [
         ("rtl/apt/mask_generator.py", ">= prune[:16]", "> prune[:16]"),
         ("rtl/apt/mask_generator.py", "prun_bits & quant_bits & inside", "quant_bits & inside"),
     ],
     "test_apt_mask_encoder.py": [
-        ("rtl/apt/mask_encoder.py", "(row_in_block == height - 1) | last_row",
+        ("rtl/apt/flag_grid.py", "(row_in_block == height - 1) | last_row",
          "(row_in_block == height - 1)"),
     ],
     "test_apt_mask_decoder.py": [

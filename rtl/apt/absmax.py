@@ -1,11 +1,13 @@
 """Largest magnitude of a tile."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import SCALE_BITS, AptParams
+from golden.apt.params import SCALE_BITS
 from golden.common.checks import ceil_div
+
+from .component import AptComponent
 
 
 __all__ = ["AbsMax", "absmax_latency", "element_word"]
@@ -33,7 +35,7 @@ def absmax_latency(params):
     return len(_stages(params.vpu_lanes)) + 2
 
 
-class AbsMax(wiring.Component):
+class AbsMax(AptComponent):
     """Scale word of a tile: ``A = max |x|``, -32768 counting as -32767 (numerics 4.6).
 
     ``vpu_lanes`` elements a cycle; ``A`` comes out :attr:`latency` cycles after the tile's last
@@ -53,18 +55,11 @@ class AbsMax(wiring.Component):
         ``A``, one a tile.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "i": In(stream.Signature(element_word(params))),
             "o": Out(stream.Signature(SCALE_BITS)),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):

@@ -7,11 +7,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import AptParams
 from golden.common.checks import ceil_log2
 from rtl.common.block_fifo import BlockFifo
 from rtl.common.stream import connect_streams
 
+from .component import AptComponent
 from .mask_gather import MaskGather, table_beat
 
 
@@ -34,7 +34,7 @@ def att_line(params):
     })
 
 
-class AddressTranslator(wiring.Component):
+class AddressTranslator(AptComponent):
     """Scans the mask of a tile and emits lines with at most one element of each bank.
 
     Every valid element leaves exactly once. Position ``p = lanes * slot + bank`` of a row is key
@@ -77,22 +77,19 @@ class AddressTranslator(wiring.Component):
     """
 
     def __init__(self, params, window=None):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params, self._window = params, params.att_window(window)
+        super().__init__(params)
+        self._window = params.att_window(window)
         self._placed = params.placement != "modulo"
+
+    def _ports(self, params):
         members = {
             "i": In(stream.Signature(params.lanes)),
             "table": In(stream.Signature(table_beat(params))),
             "o": Out(stream.Signature(att_line(params))),
         }
-        if not self._placed:
+        if params.placement == "modulo":
             del members["table"]
-        super().__init__(members)
-
-    @property
-    def params(self):
-        return self._params
+        return members
 
     @property
     def window(self):

@@ -4,18 +4,19 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import SCALE_BITS, AptParams
+from golden.apt.params import SCALE_BITS
 from rtl.common.stream import connect_streams
 
+from .component import AptComponent
 from .data_packer import DataPacker, packed_beat
 from .data_unpacker import DataUnpacker
-from .tile_image import beat, segment_word
+from .tile_image import beat, image_throughput, segment_word
 
 
 __all__ = ["DataAligner"]
 
 
-class DataAligner(wiring.Component):
+class DataAligner(AptComponent):
     """The data aligner of the memory port: a :class:`DataPacker` and a :class:`DataUnpacker`.
 
     The two directions share nothing and run at the same time; their docstrings are the contract.
@@ -44,11 +45,8 @@ class DataAligner(wiring.Component):
         Their segments: MSB plane, LSB plane.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "pack_scale": In(stream.Signature(SCALE_BITS)),
             "pack_i": In(stream.Signature(segment_word(params))),
             "pack_o": Out(stream.Signature(packed_beat(params))),
@@ -56,11 +54,7 @@ class DataAligner(wiring.Component):
             "unpack_i": In(stream.Signature(beat(params))),
             "unpack_scale": Out(stream.Signature(SCALE_BITS)),
             "unpack_o": Out(stream.Signature(segment_word(params))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):
@@ -75,10 +69,7 @@ class DataAligner(wiring.Component):
 
     @property
     def throughput(self):
-        params = self._params
-        if params.image_chunk * params.segment_bits <= params.beat_bits:
-            return f"{params.image_chunk} segments a cycle each way"
-        return f"{params.beat_bytes} bytes a cycle each way"
+        return f"{image_throughput(self._params)} each way"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,13 +1,23 @@
 """Quantized tiles to memory images."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import SCALE_BITS, AptParams
+from golden.apt.params import SCALE_BITS
 from golden.common.checks import ceil_div
 
-from .tile_image import LSB, SCALE, RowPosition, beat, put_behind, segment_word
+from .component import AptComponent
+from .tile_image import (
+    LSB,
+    SCALE,
+    ImageUnits,
+    RowPosition,
+    beat,
+    image_throughput,
+    put_behind,
+    segment_word,
+)
 
 
 __all__ = ["DataPacker", "packed_beat"]
@@ -18,7 +28,7 @@ def packed_beat(params):
     return data.StructLayout({"bytes": beat(params), "last": 1})
 
 
-class DataPacker(wiring.Component):
+class DataPacker(AptComponent):
     """Packs a tile's scale word and segment planes into its memory image (numerics 4.6).
 
     For each tile: one word of ``scale``, then the words of its MSB plane from ``i``, then those
@@ -46,19 +56,12 @@ class DataPacker(wiring.Component):
         Beats of the image.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "scale": In(stream.Signature(SCALE_BITS)),
             "i": In(stream.Signature(segment_word(params))),
             "o": Out(stream.Signature(packed_beat(params))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):
@@ -68,19 +71,13 @@ class DataPacker(wiring.Component):
 
     @property
     def throughput(self):
-        params = self._params
-        if params.image_chunk * params.segment_bits <= params.beat_bits:
-            return f"{params.image_chunk} segments a cycle"
-        return f"{params.beat_bytes} bytes a cycle"
+        return image_throughput(self._params)
 
     def elaborate(self, platform):
         m = Module()
         params = self._params
         unit = params.image_unit
-        full_units = params.image_chunk * params.segment_bits // unit
-        tail_units = params.image_tail * params.segment_bits // unit
-        beat_units = params.beat_bits // unit
-        scale_units = params.scale_beats * beat_units
+        full_units, tail_units, beat_units, scale_units = ImageUnits.of(params)
         max_level = max(beat_units - 1 + full_units, scale_units)
 
         # What comes next: the scale word, a word of a plane, or a word of padding.

@@ -1,18 +1,29 @@
 """Memory images to quantized tiles."""
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import SCALE_BITS, AptParams
+from golden.apt.params import SCALE_BITS
 
-from .tile_image import LSB, MSB, SCALE, RowPosition, beat, put_behind, segment_word
+from .component import AptComponent
+from .tile_image import (
+    LSB,
+    MSB,
+    SCALE,
+    ImageUnits,
+    RowPosition,
+    beat,
+    image_throughput,
+    put_behind,
+    segment_word,
+)
 
 
 __all__ = ["DataUnpacker"]
 
 
-class DataUnpacker(wiring.Component):
+class DataUnpacker(AptComponent):
     """Unpacks the memory image of a tile: the inverse of :class:`DataPacker` (numerics 4.6).
 
     For each tile it takes the number of rows from ``tile`` and ``params.image_bytes(rows)`` bytes
@@ -44,20 +55,13 @@ class DataUnpacker(wiring.Component):
         Segments, row by row; ``last`` in the final word of each plane.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "tile": In(stream.Signature(params.rows_bits)),
             "i": In(stream.Signature(beat(params))),
             "scale": Out(stream.Signature(SCALE_BITS)),
             "o": Out(stream.Signature(segment_word(params))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):
@@ -66,19 +70,13 @@ class DataUnpacker(wiring.Component):
 
     @property
     def throughput(self):
-        params = self._params
-        if params.image_chunk * params.segment_bits <= params.beat_bits:
-            return f"{params.image_chunk} segments a cycle"
-        return f"{params.beat_bytes} bytes a cycle"
+        return image_throughput(self._params)
 
     def elaborate(self, platform):
         m = Module()
         params = self._params
         unit = params.image_unit
-        full_units = params.image_chunk * params.segment_bits // unit
-        tail_units = params.image_tail * params.segment_bits // unit
-        beat_units = params.beat_bits // unit
-        scale_units = params.scale_beats * beat_units
+        full_units, tail_units, beat_units, scale_units = ImageUnits.of(params)
         max_level = max(full_units - 1 + beat_units, scale_units)
 
         # The tile at hand, and where in it the next word is.

@@ -1,11 +1,12 @@
 """Dual-precision multiply-accumulate: dot products on segment multipliers."""
 
 from amaranth import *
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import AptParams
+from rtl.common.stream import travel_along
 
+from .component import AptComponent
 from .product_sum import ProductSum, product_stages
 from .product_tree import ProductTree
 
@@ -22,7 +23,7 @@ class Pass(enum.Enum, shape=unsigned(2)):
     LL = 3
 
 
-class DpMac(wiring.Component):
+class DpMac(AptComponent):
     """Dot product of words in ``multipliers`` products of segments a cycle (APT 4.5).
 
     With ``a = (aH << segment_bits) + aL`` and ``b`` likewise, a *pass* over a dot product sums one
@@ -61,27 +62,18 @@ class DpMac(wiring.Component):
         Dot products.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        # Both styles have the registers of the carry-save tree.
-        self._stages = product_stages(params)
+    def _ports(self, params):
         segments = data.ArrayLayout(unsigned(params.segment_bits), params.multipliers)
-        super().__init__({
+        return {
             "i": In(stream.Signature(data.StructLayout({
                 "a": segments, "b": segments, "pass_": Pass, "first": 1, "last": 1}))),
             "o": Out(stream.Signature(signed(params.acc_bits))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):
         """Cycles from the transfer of the last cycle of a dot product to ``o.valid``."""
-        return self._stages + 1
+        return product_stages(self._params) + 1
 
     @property
     def throughput(self):
@@ -101,7 +93,7 @@ class DpMac(wiring.Component):
             unsigned_bits = int(params.split == "truncate")
             width = params.segment_bits + unsigned_bits
             m.submodules.products = products = ProductTree(width, params.multipliers,
-                                                           self._stages)
+                                                           product_stages(params))
             for operands, segments, is_signed in ((products.a, self.i.p.a, a_signed),
                                                   (products.b, self.i.p.b, b_signed)):
                 for operand, segment in zip(operands, segments, strict=True):
@@ -127,14 +119,9 @@ class DpMac(wiring.Component):
         total, negated = self._products(m, advance, ~pass_[1], ~pass_[0])
 
         # What belongs to the sum of products goes along with it.
-        valid, first, last = self.i.valid, self.i.p.first, self.i.p.last
-        for k in range(self._stages):
-            staged = [Signal(name=f"valid_{k}")]
-            staged += [Signal(len(value), name=f"{name}_{k}", reset_less=True) for name, value in
-                       (("first", first), ("last", last), ("pass", pass_))]
-            with m.If(advance):
-                m.d.sync += Cat(staged).eq(Cat(valid, first, last, pass_))
-            valid, first, last, pass_ = staged
+        valid, first, last, pass_ = travel_along(
+            m, advance, product_stages(params), self.i.valid, first=self.i.p.first,
+            last=self.i.p.last, **{"pass": pass_})
 
         # Last stage: weigh and accumulate. The weight is one of three shifts, written as gates so
         # that each bit has the terms that it can have. The accumulator is the output register.

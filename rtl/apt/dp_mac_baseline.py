@@ -1,11 +1,12 @@
 """What :class:`rtl.apt.dp_mac.DpMac` is compared with: the same dot product built plainly."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import AptParams
+from rtl.common.stream import travel_along
 
+from .component import AptComponent
 from .product_sum import product_stages
 from .product_tree import ProductTree
 
@@ -13,7 +14,7 @@ from .product_tree import ProductTree
 __all__ = ["DpMacBaseline"]
 
 
-class DpMacBaseline(wiring.Component):
+class DpMacBaseline(AptComponent):
     """``o = sum(a*b)`` on ``multipliers`` multipliers of whole words, written with ``*``.
 
     Any dot product takes ``ceil(n / multipliers)`` cycles and is exact; there is no low
@@ -33,26 +34,18 @@ class DpMacBaseline(wiring.Component):
         Dot products.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        self._stages = product_stages(params)
+    def _ports(self, params):
         words = data.ArrayLayout(signed(params.word_bits), params.multipliers)
-        super().__init__({
+        return {
             "i": In(stream.Signature(data.StructLayout({
                 "a": words, "b": words, "first": 1, "last": 1}))),
             "o": Out(stream.Signature(signed(params.acc_bits))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):
         """Cycles from the transfer of the last terms of a dot product to ``o.valid``."""
-        return self._stages + 1
+        return product_stages(self._params) + 1
 
     @property
     def throughput(self):
@@ -69,20 +62,15 @@ class DpMacBaseline(wiring.Component):
         ]
 
         m.submodules.products = products = ProductTree(params.word_bits, params.multipliers,
-                                                       self._stages)
+                                                       product_stages(params))
         m.d.comb += [
             products.advance.eq(advance),
             products.a.eq(self.i.p.a),
             products.b.eq(self.i.p.b),
         ]
 
-        valid, first, last = self.i.valid, self.i.p.first, self.i.p.last
-        for k in range(self._stages):
-            staged = [Signal(name=f"valid_{k}"), Signal(name=f"first_{k}", reset_less=True),
-                      Signal(name=f"last_{k}", reset_less=True)]
-            with m.If(advance):
-                m.d.sync += Cat(staged).eq(Cat(valid, first, last))
-            valid, first, last = staged
+        valid, first, last = travel_along(m, advance, product_stages(params), self.i.valid,
+                                          first=self.i.p.first, last=self.i.p.last)
 
         acc = self.o.payload
         with m.If(advance):

@@ -89,6 +89,20 @@ class FlagGrid:
         """Flag pairs that can be moved at once, whatever word they belong to."""
         return math.gcd(CODE_PAIRS, *self.ends)
 
+    def drive_last_of_block(self, m, last_of_block, row_done, last_row):
+        """Drive ``last_of_block``, whether the row at hand is the last of its block row.
+
+        ``row_done`` moves on to the next row; ``last_row`` is the tile's last.
+        """
+        if len(self.block_rows) == 1:
+            m.d.comb += last_of_block.eq(last_row)
+            return
+        height = self.block_rows[0]
+        row_in_block = Signal(range(max(height, 2)))
+        m.d.comb += last_of_block.eq((row_in_block == height - 1) | last_row)
+        with m.If(row_done):
+            m.d.sync += row_in_block.eq(Mux(last_of_block, 0, row_in_block + 1))
+
     def lanes_of_segment(self, m, word, index):
         """For each lane whether it is in segment ``index`` of word ``word``: 1 if in every word,
         ``None`` if in none, otherwise a signal. Padding lanes may count as either."""

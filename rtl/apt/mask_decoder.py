@@ -4,9 +4,10 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import CODE_BITS, AptParams
+from golden.apt.params import CODE_BITS
 from golden.common.checks import ceil_log2
 
+from .component import AptComponent
 from .flag_buffer import FlagBuffer
 from .flag_grid import FlagGrid
 from .masks import mask_word
@@ -24,7 +25,7 @@ def tile_command(params):
     })
 
 
-class MaskDecoder(wiring.Component):
+class MaskDecoder(AptComponent):
     """Masks HP and LP of one tile after the other, row by row.
 
     F_h and F_v of an element are the flags of its block (codec ``block``), or the ``or``, with
@@ -63,19 +64,12 @@ class MaskDecoder(wiring.Component):
         Masks, ``tile_q * params.slots`` words a tile.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "tiles": In(stream.Signature(tile_command(params))),
             "i": In(stream.Signature(CODE_BITS)),
             "o": Out(stream.Signature(mask_word(params.lanes))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):
@@ -111,14 +105,7 @@ class MaskDecoder(wiring.Component):
             m.d.sync += word.eq(Mux(last_word, 0, word + 1))
             with m.If(last_word):
                 m.d.sync += row.eq(Mux(last_row, 0, row + 1))
-        height, _ = params.flag_block
-        if len(grid.block_rows) == 1:
-            m.d.comb += last_of_block.eq(last_row)
-        else:
-            row_in_block = Signal(range(max(height, 2)))
-            m.d.comb += last_of_block.eq((row_in_block == height - 1) | last_row)
-            with m.If(go & last_word):
-                m.d.sync += row_in_block.eq(Mux(last_of_block, 0, row_in_block + 1))
+        grid.drive_last_of_block(m, last_of_block, go & last_word, last_row)
 
         # The command of the tile at hand; `keys` becomes the keys from this word's first on.
         held, refresh = Signal(), Signal(reset_less=True)

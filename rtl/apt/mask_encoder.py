@@ -4,10 +4,11 @@ from amaranth import *
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import CODE_BITS, AptParams
+from golden.apt.params import CODE_BITS
 from golden.apt.thresholds import THRESHOLDS
 from rtl.common.arith import tree_sum
 
+from .component import AptComponent
 from .flag_grid import CODE_PAIRS, FlagGrid, drive_by_word
 from .flag_packer import FlagPacker
 from .masks import mask_word
@@ -18,7 +19,7 @@ __all__ = ["MaskEncoder"]
 _PLANES = ("hp", "v")
 
 
-class MaskEncoder(wiring.Component):
+class MaskEncoder(AptComponent):
     """Code of one tile after the other: flags of the planes HP and V = HP | LP.
 
     A flag is set where the number of set elements in its group (codec ``rowcol``: a row, a column;
@@ -63,21 +64,14 @@ class MaskEncoder(wiring.Component):
         still from a tile's first word on ``i`` to its last on ``o``.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
+    def _ports(self, params):
         names = THRESHOLDS[params.codec]._fields
-        super().__init__({
+        return {
             "i": In(stream.Signature(mask_word(params.vpu_lanes))),
             "o": Out(stream.Signature(CODE_BITS)),
             **{name: In(params.key_count_bits if name.startswith("k_row")
                         else params.flag_count_bits) for name in names},
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):
@@ -139,14 +133,7 @@ class MaskEncoder(wiring.Component):
                     row.eq(Mux(last_row, 0, row + 1)),
                     first_of_block.eq(last_of_block),
                 ]
-        height, _ = params.flag_block
-        if len(grid.block_rows) == 1:
-            m.d.comb += last_of_block.eq(last_row)
-        else:
-            row_in_block = Signal(range(max(height, 2)))
-            m.d.comb += last_of_block.eq((row_in_block == height - 1) | last_row)
-            with m.If(accept & last_word):
-                m.d.sync += row_in_block.eq(Mux(last_of_block, 0, row_in_block + 1))
+        grid.drive_last_of_block(m, last_of_block, accept & last_word, last_row)
 
         # The two planes, without what pads the last word of a row.
         real = params.tile_k - (words - 1) * lanes

@@ -1,11 +1,11 @@
 """Mask rows from key order into the order of a placement (APT 4.4)."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import AptParams
+from .component import AptComponent
 
 
 __all__ = ["MaskGather", "table_beat"]
@@ -18,7 +18,7 @@ def table_beat(params):
     }), params.lanes)
 
 
-class MaskGather(wiring.Component):
+class MaskGather(AptComponent):
     """Permutes the bits of mask rows: bit ``bank`` of output word ``slot`` is key ``table[slot]
     [bank]``, that is ``lanes * word + lane`` of what the table's beat holds for the bank.
 
@@ -47,19 +47,12 @@ class MaskGather(wiring.Component):
         Mask words by slot.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "i": In(stream.Signature(params.lanes)),
             "table": In(stream.Signature(table_beat(params))),
             "o": Out(stream.Signature(params.lanes)),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):

@@ -1,11 +1,10 @@
 """Element masks from tile probabilities and rescaled thresholds (APT 4.3)."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import AptParams
-
+from .component import AptComponent
 from .masks import mask_word
 
 
@@ -17,7 +16,7 @@ def threshold_pair():
     return data.StructLayout({"prune": 17, "quant": 17})
 
 
-class MaskGenerator(wiring.Component):
+class MaskGenerator(AptComponent):
     """HP and LP masks of a tile, row by row.
 
     An element with probability P' has ``prun_bit = P' >= theta'_p`` and ``quant_bit = P' >=
@@ -48,19 +47,12 @@ class MaskGenerator(wiring.Component):
         Masks, word for word.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "thresholds": In(stream.Signature(threshold_pair())),
             "i": In(stream.Signature(data.ArrayLayout(16, params.vpu_lanes))),
             "o": Out(stream.Signature(mask_word(params.vpu_lanes))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):

@@ -1,11 +1,12 @@
 """Sum of segment products in one carry-save tree."""
 
 from amaranth import *
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import AptParams
 from rtl.common.compressor import Compressor, dadda_depth, reduced_heights
+
+from .component import AptComponent
 
 
 __all__ = ["ProductSum", "product_stages"]
@@ -47,7 +48,7 @@ def product_stages(params):
     return stages
 
 
-class ProductSum(wiring.Component):
+class ProductSum(AptComponent):
     """``minus = -sum(a[k] * b[k])`` over ``multipliers`` pairs of segments.
 
     All partial products of all multipliers go into one :class:`Compressor`, so there is one
@@ -80,26 +81,23 @@ class ProductSum(wiring.Component):
         Negated sum.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        self._modes = params.split == "truncate"
+    def _ports(self, params):
         segments = data.ArrayLayout(params.segment_bits, params.multipliers)
-        modes = {"a_signed": In(1), "b_signed": In(1)} if self._modes else {}
-        super().__init__({
+        modes = {"a_signed": In(1), "b_signed": In(1)} if params.split == "truncate" else {}
+        return {
             "advance": In(1), "a": In(segments), "b": In(segments), **modes,
             "minus": Out(signed(params.pass_bits)),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def stages(self):
         """Cycles with ``advance`` from segments to their sum: the registers on the way."""
         return product_stages(self._params)
+
+    @property
+    def _modes(self):
+        """Whether a segment may be unsigned, and bits say which."""
+        return self._params.split == "truncate"
 
     def _partial_products(self, m, k):
         """Bits of ``-a[k] * b[k]`` without its constant, by the two segment bits.

@@ -4,10 +4,11 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import SCALE_BITS, AptParams
+from golden.apt.params import SCALE_BITS
 from rtl.common.stream import connect_streams
 
 from .absmax import AbsMax, absmax_latency, element_word
+from .component import AptComponent
 from .reciprocal import Reciprocal, reciprocal_latency
 from .scale_lane import ScaleLane
 
@@ -23,7 +24,7 @@ def quantized_word(params):
     })
 
 
-class Quantizer(wiring.Component):
+class Quantizer(AptComponent):
     """Quantizes tiles of 16-bit VPU elements to words of two segments (numerics 4.6).
 
     ``A = max |x|`` of the tile, ``inverse = floor(qmax * 2**16 / A)`` and ``q = sign(x) *
@@ -58,20 +59,13 @@ class Quantizer(wiring.Component):
         Quantized words.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "measure": In(stream.Signature(element_word(params))),
             "scale": Out(stream.Signature(SCALE_BITS)),
             "i": In(stream.Signature(element_word(params))),
             "o": Out(stream.Signature(quantized_word(params))),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):

@@ -1,10 +1,12 @@
 """Serial reciprocal of a scale word."""
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import SCALE_BITS, AptParams
+from golden.apt.params import SCALE_BITS
+
+from .component import AptComponent
 
 
 __all__ = ["Reciprocal", "reciprocal_latency"]
@@ -15,7 +17,7 @@ def reciprocal_latency(params):
     return params.inverse_bits + 1
 
 
-class Reciprocal(wiring.Component):
+class Reciprocal(AptComponent):
     """Reciprocal of a tile's scale word: ``floor(qmax * 2**16 / A)`` (numerics 4.6).
 
     A restoring divider, one bit a cycle: one result every ``latency + 1`` cycles, or fewer words
@@ -34,18 +36,11 @@ class Reciprocal(wiring.Component):
         Reciprocals.
     """
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "i": In(stream.Signature(SCALE_BITS)),
             "o": Out(stream.Signature(params.inverse_bits)),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     @property
     def latency(self):

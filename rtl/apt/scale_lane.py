@@ -1,17 +1,18 @@
 """One lane of the quantizer: an element times a reciprocal that all lanes share."""
 
 from amaranth import *
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.apt.params import SCALE_BITS, AptParams
+from golden.apt.params import SCALE_BITS
 from rtl.common.arith import saturate_symmetric, tree_sum
+
+from .component import AptComponent
 
 
 __all__ = ["ScaleLane"]
 
 
-class ScaleLane(wiring.Component):
+class ScaleLane(AptComponent):
     """``q = sign(x) * ((|x| * inverse + 2**15) >> 16)`` for ``|x| * inverse < 2**(w + 15)``.
 
     ``w = params.word_bits``; -32768 is saturated to -32767. Three register stages that move with
@@ -46,21 +47,14 @@ class ScaleLane(wiring.Component):
     #: Moves from ``x`` to ``q``.
     STAGES = 3
 
-    def __init__(self, params):
-        if not isinstance(params, AptParams):
-            raise TypeError(f"Params must be an AptParams, not {params!r}")
-        self._params = params
-        super().__init__({
+    def _ports(self, params):
+        return {
             "advance": In(1),
             "x": In(signed(SCALE_BITS)),
             "inverse": In(params.inverse_bits),
             "triple": In(params.inverse_bits),
             "q": Out(signed(params.word_bits)),
-        })
-
-    @property
-    def params(self):
-        return self._params
+        }
 
     def _booth_rows(self, m, x):
         """Rows of ``|x| * inverse``, as (value, position); one register stage inside."""

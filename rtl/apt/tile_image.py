@@ -2,12 +2,14 @@
 
 import functools
 import operator
+from typing import NamedTuple
 
 from amaranth import *
 from amaranth.lib import data
 
 
-__all__ = ["LSB", "MSB", "SCALE", "RowPosition", "beat", "put_behind", "segment_word"]
+__all__ = ["LSB", "MSB", "SCALE", "ImageUnits", "RowPosition", "beat", "image_throughput",
+           "put_behind", "segment_word"]
 
 #: Sections of an image, in order; each begins with a beat of its own.
 SCALE, MSB, LSB = range(3)
@@ -24,6 +26,30 @@ def segment_word(params):
 def beat(params):
     """One beat of the memory port: byte 0 has the lowest address."""
     return data.ArrayLayout(8, params.beat_bytes)
+
+
+class ImageUnits(NamedTuple):
+    """Sizes in units of ``params.image_unit`` bits, in which images are packed and unpacked."""
+
+    full: int   #: a word of a row, but for the last
+    tail: int   #: the last word of a row
+    beat: int   #: a beat
+    scale: int  #: the beats of the scale word
+
+    @classmethod
+    def of(cls, params):
+        unit = params.image_unit
+        beat_units = params.beat_bits // unit
+        return cls(params.image_chunk * params.segment_bits // unit,
+                   params.image_tail * params.segment_bits // unit,
+                   beat_units, params.scale_beats * beat_units)
+
+
+def image_throughput(params):
+    """What packer and unpacker move: a word or a beat, whichever is narrower."""
+    if params.image_chunk * params.segment_bits <= params.beat_bits:
+        return f"{params.image_chunk} segments a cycle"
+    return f"{params.beat_bytes} bytes a cycle"
 
 
 def put_behind(kept, value, place, unit):

@@ -1,5 +1,7 @@
 """Properties of the address translator and of the row gather in front of it."""
 
+from functools import partial
+
 from amaranth.hdl import Array, Cat, Mux, Signal
 
 from gen.proofs import Fault, Proof, Spec
@@ -208,16 +210,16 @@ _ROWS = AptParams(lanes=2, tile_q=3, tile_k=2, window_qk=2, window_pv=1, placeme
 _PLACED = AptParams(lanes=2, tile_q=2, tile_k=3, window_qk=1, window_pv=1, placement="balanced",
                     block_rows=1, block_cols=1)
 
+_stream_proof = partial(Proof, inductive=("holds",), induction_depth=3)
+_translator_proof = partial(_stream_proof, spec=AddressTranslatorSpec,
+                            component="rtl.apt.address_translator:AddressTranslator")
+
 PROOFS = [
-    Proof(
+    _translator_proof(
         name="address_translator",
-        component="rtl.apt.address_translator:AddressTranslator",
         build=lambda component: component(_PARAMS),
-        spec=AddressTranslatorSpec,
         depth=16,
         cover_depth=22,
-        inductive=("holds",),
-        induction_depth=3,
         faults=(
             Fault("set", "words.payload.eq(self.i.payload & kept)",
                   "words.payload.eq(self.i.payload)"),
@@ -233,29 +235,23 @@ PROOFS = [
     ),
     # Small tiles: several of them, FIFOs that wrap, and the bounds of `progress` and `drains`,
     # lie within the depth.
-    Proof(
+    _translator_proof(
         name="address_translator_tiles",
-        component="rtl.apt.address_translator:AddressTranslator",
         build=lambda component: component(_ROWS),
-        spec=AddressTranslatorSpec,
         depth=14,
         cover_depth=14,
-        inductive=("holds",),
-        induction_depth=3,
         faults=(
             Fault("progress", "room.eq(~waiting[-1])", "room.eq(~waiting.any())"),
             Fault("drains", "busy.eq(~tile_end & (busy | begin))", "busy.eq(busy | begin)"),
         ),
     ),
-    Proof(
+    _stream_proof(
         name="mask_gather",
         component="rtl.apt.mask_gather:MaskGather",
         build=lambda component: component(_PLACED),
         spec=MaskGatherSpec,
         depth=16,
         cover_depth=16,
-        inductive=("holds",),
-        induction_depth=3,
         faults=(
             Fault("placed", "blocked.eq(pick_valid & ~gather & (pick_half == fill_half))",
                   "blocked.eq(0)"),
