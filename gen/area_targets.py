@@ -93,7 +93,7 @@ class Target:
     def script(self, top, multiplier_style):
         """The mapping commands for a top module."""
         *steps, last = self.steps
-        extra = self.dsp if multiplier_style == "dsp" else self.no_dsp
+        extra = self.no_dsp if multiplier_style == "lut" else self.dsp
         return [step.format(top=top) for step in (*steps, f"{last} {extra}".strip())]
 
     def count(self, cells):

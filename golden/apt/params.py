@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
 
+from .quad_shape import QuadShape
 
-__all__ = ["AptParams", "SPLITS", "CODECS", "ROWCOL_DECODES", "PLACEMENTS", "MULTIPLIER_STYLES",
-           "CODE_BITS", "SCALE_BITS", "ROW_ALIGN"]
+
+__all__ = ["AptParams", "CODECS", "CODE_BITS", "EXP2", "MULTIPLIER_STYLES", "PLACEMENTS",
+           "ROWCOL_DECODES", "ROW_ALIGN", "SCALE_BITS", "SPLITS", "STATE_BITS"]
 
 #: How a word is cut into two segments: two's complement digits, or MSB rounded and LSB signed.
 SPLITS = ("truncate", "balanced")
@@ -17,8 +19,13 @@ CODECS = ("rowcol", "block")
 ROWCOL_DECODES = ("or", "and")
 #: Which bank holds which key of a tile (APT 4.4 is ``modulo``).
 PLACEMENTS = ("modulo", "balanced", "correlated")
-#: Multipliers out of logic cells, or left to the synthesizer's DSP inference.
-MULTIPLIER_STYLES = ("lut", "dsp")
+#: Multipliers out of logic cells, left to the synthesizer's DSP inference, or out of logic cells
+#: but for two products that share a factor, which are one product for a DSP block.
+MULTIPLIER_STYLES = ("lut", "dsp", "packed")
+#: How powers of two are made: 16 chords, or a table of 256 (numerics 4.8).
+EXP2 = ("pwl16", "table")
+#: Bits of a word of TAFA state (numerics 4.2).
+STATE_BITS = (16, 8)
 #: Bits of a word of compressed tile masks.
 CODE_BITS = 16
 #: Bits of a VPU word, and so of a tile's scale word.
@@ -28,7 +35,7 @@ ROW_ALIGN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class AptParams:
+class AptParams(QuadShape):
     """Shape of an APT engine; models, components, benches and the command line share it.
 
     Parameters
@@ -46,7 +53,8 @@ class AptParams:
     split : :class:`str`
         ``truncate`` (two's complement digits, as in the paper) or ``balanced`` (MSB rounded).
     multiplier_style : :class:`str`
-        ``lut`` (logic cells) or ``dsp`` (left to the synthesizer's inference).
+        ``lut`` (logic cells), ``dsp`` (left to the synthesizer's inference) or ``packed`` (two
+        products that share a factor in one DSP block, others in logic cells).
     vpu_lanes : :class:`int`
         Elements a cycle of the mask generator and encoder, the quantizer and the data aligner.
         2 to 64.
@@ -63,6 +71,10 @@ class AptParams:
         Query rows that the address translator may keep open at once. 1 to ``tile_q``.
     beat_bytes : :class:`int`
         Bytes of a beat of the memory port. 1 to 64.
+    exp2 : :class:`str`
+        ``pwl16`` (16 chords) or ``table`` (256 values) for P' and thresholds.
+    state_bits : :class:`int`
+        Bits of a word of TAFA state: 16, or 8 relative to the row.
     """
 
     lanes: int = 16
@@ -82,6 +94,8 @@ class AptParams:
     window_qk: int = 4
     window_pv: int = 2
     beat_bytes: int = 16
+    exp2: str = "pwl16"
+    state_bits: int = 16
 
     def __post_init__(self):
         check_int(self, "lanes", low=2, high=64)
@@ -101,6 +115,8 @@ class AptParams:
         check_int(self, "window_qk", low=1, high=self.tile_q)
         check_int(self, "window_pv", low=1, high=self.tile_q)
         check_int(self, "beat_bytes", low=1, high=64)
+        check_choice(self, "exp2", EXP2)
+        check_choice(self, "state_bits", STATE_BITS)
         if self.tile_k < self.lanes:
             raise ValueError(f"AptParams.tile_k must be at least AptParams.lanes ({self.lanes}), "
                              f"not {self.tile_k}")

@@ -21,7 +21,7 @@ def check_choice(params, field, choices):
     """Require ``params.<field>`` to be one of ``choices``."""
     value, name = getattr(params, field), f"{type(params).__name__}.{field}"
     if value not in choices:
-        raise ValueError(f"{name} must be {' or '.join(choices)}, not {value!r}")
+        raise ValueError(f"{name} must be {' or '.join(map(str, choices))}, not {value!r}")
 
 
 def ceil_log2(value):

@@ -49,9 +49,9 @@ class DpMac(AptComponent):
     Parameters
     ----------
     params : :class:`AptParams`
-        Shape of the engine. ``multiplier_style = lut`` sums all partial products in one carry-save
-        tree (:class:`ProductSum`), ``dsp`` writes products that synthesis may put into DSP blocks
-        (:class:`ProductTree`); latency and results are the same.
+        Shape of the engine. ``multiplier_style = dsp`` writes products that synthesis may put into
+        DSP blocks (:class:`ProductTree`), any other sums all partial products in one carry-save
+        tree (:class:`ProductSum`); latency and results are the same.
 
     Members
     -------
@@ -82,7 +82,7 @@ class DpMac(AptComponent):
     def _products(self, m, advance, a_signed, b_signed):
         """The sum of products of the segments at the input, and whether it is negated."""
         params = self._params
-        if params.multiplier_style == "lut":
+        if params.multiplier_style != "dsp":
             m.submodules.products = products = ProductSum(params)
             m.d.comb += [products.a.eq(self.i.p.a), products.b.eq(self.i.p.b)]
             if params.split == "truncate":

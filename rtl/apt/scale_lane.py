@@ -19,7 +19,7 @@ class ScaleLane(AptComponent):
     ``advance``: digits of ``x``, two partial sums, ``q``. ``inverse`` and ``triple`` are read
     between the first and the second.
 
-    With ``multiplier_style = lut`` the product is six rows of Booth radix 8: as the reciprocal is
+    Unless ``multiplier_style = dsp`` the product is six rows of Booth radix 8: as the reciprocal is
     the same in all lanes, its odd multiple is made once, outside. The digits of ``|x|`` are those
     of ``x``, all negated if ``x`` is negative, so ``x`` is never negated itself. Otherwise the
     product is written with ``*``, the reciprocal in halves, for DSP inference. Rounding
@@ -99,7 +99,7 @@ class ScaleLane(AptComponent):
 
     def _partial_sums(self, m, x):
         """Two partial sums of ``|x| * inverse``, as (value, position); digits registered."""
-        if self._params.multiplier_style == "lut":
+        if self._params.multiplier_style != "dsp":
             rows = self._booth_rows(m, x)
             for half in (rows[:3], rows[3:]):
                 lowest = half[0][1]
