@@ -16,7 +16,7 @@ _MANTISSA_BITS = 16
 
 @functools.cache
 def table():
-    """``log2(1 + j / 256)`` with eight fraction bits for ``j`` in 0..255; the last is 1.0."""
+    """``log2(1 + j / 256)`` with eight fraction bits for ``j`` in 0..255; all are below 1.0."""
     values = np.rint((1 << FRACTION_BITS) * np.log2(1 + np.arange(1 << FRACTION_BITS) / 256))
     return tuple(values.astype(int).tolist())
 

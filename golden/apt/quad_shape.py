@@ -1,6 +1,8 @@
 """What the quad dataflow asks of the engine's parameters, and what it derives from them."""
 
-from golden.common.checks import ceil_div, check_choice, check_int
+import math
+
+from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
 
 
 __all__ = ["BLOCK_KEYS", "OWNERS", "QuadShape"]
@@ -101,6 +103,17 @@ class QuadShape:
         """Signed sum of P times V over the keys of a tile."""
         low, _ = self.msb_range
         return (self.tile_k * max(self.qmax ** 2, low * low << self.word_bits)).bit_length() + 1
+
+    def o_shift(self, key_tiles):
+        """Places that a tile's sums are shifted right by, so that O of so many tiles fits 32
+        bits."""
+        return max(0, self.sum_bits + ceil_log2(key_tiles) - 32)
+
+    @property
+    def log2_qmax_squared(self):
+        """``log2(qmax**2)`` with twelve fraction bits, to nearest: what a word of P times a word
+        of V is worth."""
+        return round(4096 * math.log2(self.qmax ** 2))
 
     @property
     def total_bits(self):

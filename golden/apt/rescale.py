@@ -12,14 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from golden.common.arith import as_int64, round_shift_half_up, saturate_symmetric
-from golden.common.checks import ceil_log2
 
 from .exp2 import FINE_BITS, FRACTION_BITS, exp2_factor, exp2_fine
 from .log2 import log2_fine
 from .vpu import NO_LOGIT
 
 
-__all__ = ["Rows", "add_output", "merge", "normalize", "o_shift", "tile_unit"]
+__all__ = ["Rows", "add_output", "merge", "normalize", "tile_unit"]
 
 _ONE_BITS = 15
 _TO_FINE = FINE_BITS - FRACTION_BITS
@@ -38,11 +37,6 @@ class Rows(NamedTuple):
     def fresh(cls, rows, head_dim):
         return cls(np.full(rows, NO_LOGIT), np.zeros(rows, np.int64), np.zeros(rows, np.int64),
                    np.zeros(rows, bool), np.zeros((rows, head_dim), np.int64))
-
-
-def o_shift(key_tiles, params):
-    """Places that a tile's sums are shifted right by, so that O of so many tiles fits 32 bits."""
-    return max(0, params.sum_bits + ceil_log2(key_tiles) - 32)
 
 
 def merge(maximum, total, tile_maximum, tile_total):
@@ -71,7 +65,8 @@ def add_output(rows, sums, tile_maximum, contributes, a_v, shift):
     """O and units of rows with one more tile's sums of ``P * V`` ``[..., head_dim]``.
 
     ``contributes`` (bool) says which rows have an element in the tile's PV; the others stay as
-    they are. ``shift`` is :func:`o_shift` of the head. Returns ``unit, begun, o``.
+    they are. ``shift`` is :meth:`~golden.apt.quad_shape.QuadShape.o_shift` of the head.
+    Returns ``unit, begun, o``.
     """
     sums = round_shift_half_up(sums, shift)
     unit = tile_unit(tile_maximum, a_v)
@@ -92,9 +87,9 @@ def normalize(rows, shift, params):
     up and saturating. Rows without an element give 0. The factor comes from logarithms with twelve
     fraction bits: that is the row's one reciprocal.
     """
-    log2_qmax = int(log2_fine(params.qmax ** 2))
     log2_total = log2_fine(np.maximum(rows.total, 1)) - (_ONE_BITS << FINE_BITS)
-    u = (rows.maximum << _TO_FINE) + log2_total + log2_qmax - rows.unit - (shift << FINE_BITS)
+    u = (rows.maximum << _TO_FINE) + log2_total - rows.unit
+    u += params.log2_qmax_squared - (shift << FINE_BITS)
     mantissa, places = exp2_fine(u)
     places = np.clip(places + _ONE_BITS, 1, 62)
     half = (np.int64(1) << (places - 1))[..., None]
