@@ -9,6 +9,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import click
 
+from golden.cli.attend import attention_command
+from golden.cli.calibrate import calibrate_command
 from golden.cli.codec_front import codec_front_command
 from golden.cli.dit import capture_command, fixture_command, sample_command
 from golden.cli.entry import run_cli, version_option
@@ -16,7 +18,8 @@ from golden.cli.utilisation import utilisation_command
 
 
 @click.group(commands=[
-    sample_command, capture_command, fixture_command, codec_front_command, utilisation_command,
+    sample_command, capture_command, fixture_command, calibrate_command, attention_command,
+    codec_front_command, utilisation_command,
 ])
 @version_option()
 def main():

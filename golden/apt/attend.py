@@ -24,8 +24,8 @@ __all__ = ["Attention", "Head", "State", "Step", "Tile", "attend", "quantize_hea
 class Head(NamedTuple):
     """Q, K and V of a head as they lie in memory: 12-bit words and one scale word a tile."""
 
-    q: np.ndarray    #: words ``[tokens, head_dim]``
-    k: np.ndarray
+    q: np.ndarray    #: words ``[queries, head_dim]``
+    k: np.ndarray    #: words ``[keys, head_dim]``
     v: np.ndarray
     a_q: np.ndarray  #: scale words ``[query tiles]``
     a_k: np.ndarray  #: scale words ``[key tiles]``
@@ -46,15 +46,15 @@ class State(NamedTuple):
     """What a step leaves to the next: masks of tiles and TAFA state."""
 
     code: np.ndarray       #: flag pairs ``[query tiles, key tiles, flags]``
-    s: np.ndarray          #: words ``[tokens, key tiles]`` of ``state_bits``
-    c: np.ndarray          #: words ``[tokens]``
-    reference: np.ndarray  #: words ``[tokens]``, for 8-bit state
+    s: np.ndarray          #: words ``[queries, key tiles]`` of ``state_bits``
+    c: np.ndarray          #: words ``[queries]``
+    reference: np.ndarray  #: words ``[queries]``, for 8-bit state
 
 
 class Attention(NamedTuple):
     """What a head's step gives."""
 
-    o: np.ndarray    #: output ``[tokens, head_dim]``, 16-bit codes in the exponent of V
+    o: np.ndarray    #: output ``[queries, head_dim]``, 16-bit codes in the exponent of V
     state: State
     tiles: list      #: of query tiles, the list of its key tiles' :class:`Tile`; empty if not kept
 
@@ -78,14 +78,18 @@ class Tile(NamedTuple):
 
 
 def quantize_head(q, k, v, e_q, e_k, params):
-    """A :class:`Head` of 16-bit codes ``[tokens, head_dim]`` with their exponents."""
+    """A :class:`Head` of 16-bit codes with their exponents.
+
+    Q is ``[queries, head_dim]``, K and V are ``[keys, head_dim]``.
+    """
     words, scales = [], []
     for name, x, rows in (("Q", q, params.tile_q), ("K", k, params.tile_k),
                           ("V", v, params.tile_k)):
         x = as_int64(x)
-        if x.ndim != 2 or x.shape[1] != params.head_dim or x.shape != np.shape(q):
-            raise ValueError(f"{name} must be [tokens, {params.head_dim}] like Q, "
-                             f"not {list(x.shape)}")
+        if x.ndim != 2 or x.shape[1] != params.head_dim:
+            raise ValueError(f"{name} must be [tokens, {params.head_dim}], not {list(x.shape)}")
+        if name == "V" and x.shape != np.shape(k):
+            raise ValueError(f"V must be {list(np.shape(k))} like K, not {list(x.shape)}")
         tiles = [quantize(x[first:first + rows], params) for first in range(0, len(x), rows)]
         words.append(np.concatenate([word for word, _ in tiles]))
         scales.append(np.array([scale for _, scale in tiles]))
@@ -154,15 +158,16 @@ def stages(q, k, v, mantissa, shift, code, s, c, step, params):
 
 
 def _check(head, step, state, params):
-    tokens = len(head.q)
-    if tokens < 1:
-        raise ValueError("A head must have at least one token")
-    for name in ("q", "k", "v"):
+    for name, count in (("q", len(head.q)), ("k", len(head.k)), ("v", len(head.k))):
+        if count < 1:
+            raise ValueError(f"{name.upper()} must have at least one token")
         words = as_int64(getattr(head, name))
-        if words.shape != (tokens, params.head_dim):
-            raise ValueError(f"{name.upper()} must be [{tokens}, {params.head_dim}], "
+        if words.shape != (count, params.head_dim):
+            raise ValueError(f"{name.upper()} must be [{count}, {params.head_dim}], "
                              f"not {list(words.shape)}")
-    for name, rows in (("a_q", params.tile_q), ("a_k", params.tile_k), ("a_v", params.tile_k)):
+    for name, tokens, rows in (("a_q", len(head.q), params.tile_q),
+                               ("a_k", len(head.k), params.tile_k),
+                               ("a_v", len(head.k), params.tile_k)):
         scales = as_int64(getattr(head, name))
         if scales.shape != (ceil_div(tokens, rows),):
             raise ValueError(f"{name} must have {ceil_div(tokens, rows)} words, "
@@ -193,16 +198,16 @@ def attend(head, step, state, params, *, keep_tiles=False, on_tile=None):
         Called with ``(query tile, key tile, Tile)`` as each tile is done.
     """
     _check(head, step, state, params)
-    tokens = len(head.q)
-    query_tiles, key_tiles = ceil_div(tokens, params.tile_q), ceil_div(tokens, params.tile_k)
-    shift = rescale.o_shift(key_tiles, params)
-    o = np.zeros((tokens, params.head_dim), np.int64)
-    s = np.full((tokens, key_tiles), tafa.NONE, np.int64)
-    c = np.full(tokens, tafa.NONE, np.int64)
+    queries, tokens = len(head.q), len(head.k)
+    query_tiles, key_tiles = ceil_div(queries, params.tile_q), ceil_div(tokens, params.tile_k)
+    shift = params.o_shift(key_tiles)
+    o = np.zeros((queries, params.head_dim), np.int64)
+    s = np.full((queries, key_tiles), tafa.NONE, np.int64)
+    c = np.full(queries, tafa.NONE, np.int64)
     code = np.zeros((query_tiles, key_tiles, params.flags), np.uint8)
     kept = []
     for i in range(query_tiles):
-        rows = slice(i * params.tile_q, min((i + 1) * params.tile_q, tokens))
+        rows = slice(i * params.tile_q, min((i + 1) * params.tile_q, queries))
         count = rows.stop - rows.start
         state_rows = rescale.Rows.fresh(params.tile_q, params.head_dim)
         old_s = None if state is None else tafa.recall(
