@@ -52,18 +52,19 @@ class Bench:
 
     ``params`` is the parameter object that the design was emitted with. ``rng`` is seeded by the
     run. Payloads are dicts, lists and integers; :meth:`check` compares unpacked ones in order.
+    Streams in ``others`` are left to somebody else.
     """
 
     PERIOD = 10  # ns
 
-    def __init__(self, dut, flow="full_speed"):
+    def __init__(self, dut, flow="full_speed", others=()):
         self.manifest = json.loads(pathlib.Path(os.environ["TILEWRIGHT_MANIFEST"]).read_text())
         self.params = AptParams(**self.manifest["params"])
         self.rng = np.random.default_rng(cocotb.RANDOM_SEED)
         self.dut, self.flow = dut, FLOWS[flow]
         self.checked = 0
         self._layouts = {name: port["payload"] for name, port in self.manifest["ports"].items()
-                         if port["kind"] == "stream"}
+                         if port["kind"] == "stream" and name not in others}
         self._directions = {name: self.manifest["ports"][name]["direction"]
                             for name in self._layouts}
         self.agents = {}

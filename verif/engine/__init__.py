@@ -1,0 +1,1 @@
+"""Whole heads on the engine's Verilog: a C++ harness with a memory model, driven from Python."""

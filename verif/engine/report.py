@@ -1,0 +1,68 @@
+"""Runs the study of real heads, and says what came out."""
+
+import hashlib
+import os
+
+from rich.table import Table
+
+from golden.cli.entry import console, print_wide, progress_console
+from golden.common.files import write_whole
+from verif.runner import build_root
+
+from .harness import Harness, Port
+from .study import HEADS, STEPS, capture_heads, rows_of, study_plan
+from .timeline import timeline
+
+
+__all__ = ["report_heads", "run_heads"]
+
+#: Cycles from a read request to its first beat.
+_LATENCY = 40
+
+
+def run_heads(params, *, whole=False, heads=HEADS, waves=False, port=None, seed=1,
+              show=lambda what: None):
+    """``(rows, run, folder)`` of the study; ``whole`` heads, or the rows of one query tile."""
+    port = port or Port(latency=_LATENCY)
+    show("sampling the diffusion transformer")
+    taken = capture_heads(lambda done: show(f"sampling: {done} of {STEPS[-1] + 1} steps"))
+    show("computing with the model")
+    plan, entries = study_plan(taken, params, heads=heads,
+                               queries=None if whole else params.tile_q)
+    digest = hashlib.sha256(repr(params).encode()).hexdigest()[:8]
+    folder = build_root() / "engine" / digest
+    show("building the engine")
+    harness = Harness(params, folder, waves=waves)
+    show("running the engine")
+    run = harness.run(plan, port=port, seed=seed, timeline=True)
+    return rows_of(plan, entries, run, port.latency), run, folder
+
+
+def report_heads(params, *, whole, waves, seed):
+    """Run the study and print its table; raises :class:`AssertionError` for a wrong output."""
+    with progress_console.status("") as status:
+        rows, run, folder = run_heads(params, whole=whole, waves=waves, seed=seed,
+                                      show=status.update)
+    what = "whole heads" if whole else f"{params.tile_q} queries of heads"
+    table = Table(title=f"{what} of the diffusion transformer on sd_mpu", title_justify="left")
+    for heading, justify in (("head", "left"), ("step", "right"), ("masks", "left"),
+                             ("cycles", "right"), ("QK", "right"), ("PV", "right"),
+                             ("/ ideal", "right"), ("speed-up", "right"), ("bound", "right"),
+                             ("lost", "right"), ("demoted", "right"), ("model", "right")):
+        table.add_column(heading, justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(row.head, str(row.step), "dense" if row.dense else "old",
+                      f"{row.cycles:,}", f"{row.qk:.3f}", f"{row.pv:.3f}", f"{row.total:.3f}",
+                      f"{row.speed_up:.2f}", f"{row.bound:.2f}", f"{row.lost:.2%}",
+                      f"{row.demoted:.1%}", f"{row.model_error:.2%}")
+    print_wide(table)
+    text = timeline(run.stages, run.cycles)
+    path = write_whole(folder / "timeline.txt", text)
+    console.print("QK, PV: ideal over measured cycles of the phase; / ideal: all cycles over both "
+                  "ideals; speed-up over the dense step, and what the masks allow; lost: mass "
+                  "valid by this step's thresholds that the old masks miss; demoted: share of the "
+                  "high-precision mass computed in low precision; model: largest error of the "
+                  "cycle model.", style="dim")
+    console.print(f"{sum(row.checked for row in rows):,} words of output, masks and state equal "
+                  f"the model's; {run.cycles:,} cycles; timeline in {os.path.relpath(path)}",
+                  markup=False)
