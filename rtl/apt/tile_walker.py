@@ -4,8 +4,7 @@ from amaranth import *
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
-from golden.apt import job
-from golden.apt.job import Region
+from golden.apt.job import JOB_WORDS, REGIONS_AT, Region, whole_tile
 from golden.apt.thresholds import BlockThresholds
 
 from .component import AptComponent
@@ -122,9 +121,9 @@ class TileWalker(AptComponent):
     def elaborate(self, platform):
         m = Module()
         params = self._params
-        number_bits = (job.JOB_WORDS - 1).bit_length()
+        number_bits = (JOB_WORDS - 1).bit_length()
         number = Signal(number_bits)
-        m.submodules.words = words = memory.Memory(shape=32, depth=job.JOB_WORDS, init=[])
+        m.submodules.words = words = memory.Memory(shape=32, depth=JOB_WORDS, init=[])
         write, read = words.write_port(), words.read_port()
         tile, query_tiles, key_tiles, last_rows, last_keys, bad = self._settings(
             m, self.job, number)
@@ -153,7 +152,7 @@ class TileWalker(AptComponent):
         m.d.comb += [first_key.eq(key == 0), first_query.eq(query == 0)]
         with m.Switch(place):
             for index, one in enumerate(_ORDER):
-                words, beats = job.whole_tile(one, params)
+                words, beats = whole_tile(one, params)
                 with m.Case(index):
                     m.d.comb += [
                         region.eq(one),
@@ -174,7 +173,7 @@ class TileWalker(AptComponent):
         tile_words, tile_beats = Signal(COUNT_BITS), Signal(COUNT_BITS)
         field = Signal(2)
         m.d.comb += [
-            read.addr.eq(job.REGIONS_AT + Cat(field, region)),
+            read.addr.eq(REGIONS_AT + Cat(field, region)),
             write.addr.eq(number),
             write.data.eq(self.job.p),
             self.load.p.kind.eq(region), self.load.p.address.eq(address),
@@ -197,7 +196,7 @@ class TileWalker(AptComponent):
                 m.d.comb += [self.job.ready.eq(1), write.en.eq(self.job.valid)]
                 with m.If(self.job.valid):
                     m.d.sync += number.eq(number + 1)
-                    with m.If(number == job.JOB_WORDS - 1):
+                    with m.If(number == JOB_WORDS - 1):
                         m.d.sync += [query.eq(0), key.eq(0)]
                         m.next = "ACCEPT"
             with m.State("ACCEPT"):
@@ -236,7 +235,7 @@ class TileWalker(AptComponent):
                 m.d.sync += stride_end.eq(address + read.data)
                 m.next = "COUNT"
             with m.State("COUNT"):
-                m.d.comb += [write.addr.eq(job.REGIONS_AT + Cat(C(3, 2), region)),
+                m.d.comb += [write.addr.eq(REGIONS_AT + Cat(C(3, 2), region)),
                              write.data.eq(stride_end), write.en.eq(1)]
                 m.d.sync += [tile_words.eq(Mux(tail, read.data[:16], full_words)),
                              tile_beats.eq(Mux(tail, read.data[16:], full_beats))]
