@@ -81,7 +81,7 @@ def list_command():
               type=click.Path(path_type=pathlib.Path), help="Folder to write to.")
 def verilog_command(designs, params, output):
     """Write Verilog, a manifest (JSON) and a FuseSoC core of each design."""
-    chosen = chosen_designs(designs)
+    chosen = chosen_designs(designs, params)
     with progress_console.status("") as status:
         for number, design in enumerate(chosen, 1):
             status.update(f"emitting {design.name} ({number} of {len(chosen)})")

@@ -134,7 +134,8 @@ def command(designs, params, target_name, json_path):
     Logic is counted after a flattened synthesis of each design alone, memories as bits apart from
     it. A design that has a baseline is compared with it in the same run.
     """
-    chosen, target = chosen_designs(designs), find_target(target_name)
+    chosen = chosen_designs(designs, params, engines=False)
+    target = find_target(target_name)
     if json_path is not None:
         check_writable(json_path)
     start = time.monotonic()

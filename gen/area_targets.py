@@ -6,6 +6,7 @@ import re
 
 from .config import ConfigError
 from .liberty import SKY130_AREA
+from .techmap import FILES, PACKED_PRODUCTS
 
 
 __all__ = ["FLIP_FLOPS", "NO_LOGIC", "SPLIT_NETS", "TARGETS", "Target", "find_target"]
@@ -127,7 +128,8 @@ TARGETS = {target.name: target for target in [
            counts={"gates": r"\$_(?:NAND|NOR|NOT)_", "flip_flops": FLIP_FLOPS},
            ratios={"logic": {"gates": 1}}),
     Target("ecp5", "Lattice ECP5",
-           steps=(*SPLIT_NETS, "synth_ecp5 -top {top} -noiopad",), no_dsp="-nodsp",
+           steps=(*PACKED_PRODUCTS, *SPLIT_NETS, "synth_ecp5 -top {top} -noiopad"),
+           no_dsp="-nodsp", files=FILES,
            counts={"LUT4": "LUT4", "CCU2C": "CCU2C", "PFUMX": "PFUMX", "L6MUX21": "L6MUX21",
                    "FF": "TRELLIS_FF", "DSP": "MULT18X18D|MULT9X9D|ALU54B",
                    "EBR": "DP16KD|PDPW16KD", "DPR16X4": "TRELLIS_DPR16X4"},

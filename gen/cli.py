@@ -31,9 +31,18 @@ def design_arguments(command):
     return click.argument("designs", nargs=-1, metavar="[DESIGN]...")(command)
 
 
-def chosen_designs(names):
-    """The named designs, or all; an unknown name is a :class:`ConfigError`."""
+def chosen_designs(names, params, *, engines=True):
+    """The named designs, or all that can have the parameters; ``engines`` says whether whole
+    engines are among all. An unknown name is a :class:`ConfigError`, and so is a named design that
+    cannot have them.
+    """
     for name in names:
         if name not in DESIGNS:
             raise ConfigError(f"unknown design {name!r}; the designs are {', '.join(DESIGNS)}")
-    return [DESIGNS[name] for name in dict.fromkeys(names)] or list(DESIGNS.values())
+        try:
+            DESIGNS[name].check(params)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from None
+    return [DESIGNS[name] for name in dict.fromkeys(names)] or [
+        design for design in DESIGNS.values()
+        if design.fits(params) and (engines or not design.whole)]

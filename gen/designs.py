@@ -12,7 +12,9 @@ class Design:
     """A component that ``gen`` knows by name; ``path`` is ``module:Class``, loaded when used.
 
     The class takes one parameter object. ``baseline``, if any, is the same datapath built the
-    plain way, against which area is compared.
+    plain way, against which area is compared. ``dataflow`` says that the design is of one dataflow
+    alone, and ``whole`` that it is an engine: that many designs together, and as slow to
+    synthesize. ``model`` is the module of golden it equals, where that has another name.
     """
 
     name: str
@@ -20,6 +22,22 @@ class Design:
     path: str
     summary: str
     baseline: str | None = None
+    dataflow: str | None = None
+    whole: bool = False
+    model: str | None = None
+
+    def check(self, params):
+        """:class:`ValueError` in one line where the design cannot have these parameters."""
+        if self.dataflow == "quad":
+            params.check_quad()
+
+    def fits(self, params):
+        """Whether the design can have these parameters."""
+        try:
+            self.check(params)
+        except ValueError:
+            return False
+        return True
 
     @staticmethod
     def _load(path, params):
@@ -54,4 +72,15 @@ DESIGNS = {design.name: design for design in [
     Design("dp_mac", "apt", "rtl.apt.dp_mac:DpMac",
            "dual-precision dot product on segment multipliers",
            baseline="rtl.apt.dp_mac_baseline:DpMacBaseline"),
+    Design("vpu", "apt", "rtl.apt.vpu:Vpu",
+           "softmax of tiles: row maximum, powers of two, row sums", dataflow="quad"),
+    Design("tafa", "apt", "rtl.apt.tafa:Tafa",
+           "rescaled thresholds of rows and the state for the next step", dataflow="quad"),
+    Design("list_builder", "apt", "rtl.apt.list_builder:ListBuilder",
+           "element lists for PV, new masks and their code", dataflow="quad"),
+    Design("rescale", "apt", "rtl.apt.rescale:Rescale",
+           "running maximum and sum of rows, and the factors of O", dataflow="quad"),
+    Design("sd_mpu", "apt", "rtl.apt.sd_mpu:SdMpu",
+           "the engine: attention heads from memory and back", dataflow="quad", whole=True,
+           model="attend"),
 ]}

@@ -111,9 +111,12 @@ def timing_report(design, params, board, seeds, progress=lambda text: None):
     harness = Harness(make_component(design.component, params))
     with working_folder() as folder:
         (folder / "harness.v").write_text(verilog_text(harness, "harness"))
+        target = TARGETS["ecp5"]
+        for name, text in target.files.items():
+            (folder / name).write_text(text)
         run_yosys(folder, [
             *(step.format(top="harness") for step in CHECKED),
-            *TARGETS["ecp5"].script("harness", params.multiplier_style),
+            *target.script("harness", params.multiplier_style),
             "write_json netlist.json"])
 
         constraint = _FIRST_CONSTRAINT
@@ -161,7 +164,7 @@ def command(name, params, board_name, seeds, json_path):
 
     Fmax is the median over the seeds, with a constraint about 20 % above it.
     """
-    design, = chosen_designs([name])
+    design, = chosen_designs([name], params)
     if board_name not in BOARDS:
         raise ConfigError(f"unknown board {board_name!r}; the boards are {', '.join(BOARDS)}")
     if json_path is not None:

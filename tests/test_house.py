@@ -62,7 +62,7 @@ def test_models_import_numpy_alone(folder):
 
 
 #: Modules of golden without a model in them.
-SHARED_WITH_RTL = (".params", ".checks", ".thresholds")
+SHARED_WITH_RTL = (".params", ".checks", ".thresholds", ".quad_shape", ".layout", ".job")
 
 
 def test_rtl_imports_parameters_and_tables_only():
@@ -88,7 +88,8 @@ def test_nothing_reads_the_shared_folder_or_names_a_machine():
 def test_a_block_has_one_name_on_every_floor(design):
     module = ROOT / pathlib.Path(*design.path.partition(":")[0].split(".")).with_suffix(".py")
     assert module.exists() and module.stem == design.name
-    assert (ROOT / "golden" / module.relative_to(ROOT / "rtl")).exists()
+    model = module.with_stem(design.model or design.name)
+    assert (ROOT / "golden" / model.relative_to(ROOT / "rtl")).exists()
     assert (ROOT / "verif" / design.engine / f"bench_{design.name}.py").exists()
     assert design.name in BENCHES
     component = design.component(AptParams())

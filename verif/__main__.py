@@ -11,20 +11,28 @@ from rich.table import Table
 
 from gen.cli import parameter_options
 from gen.config import ConfigError, replace_params
+from gen.designs import DESIGNS
 from golden.cli.entry import console, print_wide, progress_console, run_cli, version_option
 from golden.common.files import write_whole
 
 from .benches import BENCHES
+from .engine.report import report_heads
 from .runner import SIMULATORS, build_root, require_simulator, run_benches
 
 
 def _configurations(bench, params, settings):
-    """Parameter sets of one bench: its own matrix, or only what the user asks for."""
-    if settings:
-        yield params, {name: getattr(params, name) for name in settings}
+    """Parameter sets of one bench: its own matrix, or only what the user asks for.
+
+    A whole engine is too large for cocotb at the preset's size: there the user's settings come on
+    top of the matrix.
+    """
+    wanted = {name: getattr(params, name) for name in settings}
+    if wanted and not DESIGNS[bench].whole:
+        yield params, wanted
         return
     for overrides in BENCHES[bench]:
-        yield replace_params(params, overrides), overrides
+        merged = {**overrides, **wanted}
+        yield replace_params(params, merged), merged
 
 
 def _junit(results):
@@ -84,24 +92,28 @@ def _leave_path_with_space(args):
 @click.option("--jobs", type=click.IntRange(1), default=os.cpu_count(), show_default="all cores",
               help="Benches to run at a time.")
 @click.option("--waves", is_flag=True, help="Write waveforms beside each bench's log.")
+@click.option("--whole-heads", is_flag=True,
+              help="sd_mpu: heads with all their queries, not a query tile's: some minutes.")
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=pathlib.Path),
               help="JUnit XML report.  [default: build/verif/junit.xml]")
 @version_option()
 @click.pass_context
-def main(context, benches, params, simulator, seed, jobs, waves, junit):
+def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, junit):
     """Run cocotb benches against the golden models; no BENCH means all.
 
     Each bench runs at full speed, starved, stalled and with a sink that waits for valid, on real
     attention, random vectors and corners, with resets in mid-operation. Without --set each bench
-    runs its matrix of parameters; with --set only the parameters given.
+    runs its matrix of parameters; with --set only the parameters given. After the bench sd_mpu,
+    real heads run on the engine of the preset in Verilator, with their cycles and utilisation.
     """
     for bench in benches:
         if bench not in BENCHES:
             raise ConfigError(f"unknown bench {bench!r}; the benches are {', '.join(BENCHES)}")
     require_simulator(simulator)
     settings = [setting.partition("=")[0].strip() for setting in context.params["settings"]]
+    chosen = list(dict.fromkeys(benches or BENCHES))
     runs = [(bench, run_params, overrides)
-            for bench in dict.fromkeys(benches or BENCHES)
+            for bench in chosen
             for run_params, overrides in _configurations(bench, params, settings)]
     with Progress(SpinnerColumn(), TextColumn("{task.completed} of {task.total} benches"),
                   TextColumn("{task.description}"), TimeElapsedColumn(),
@@ -121,6 +133,12 @@ def main(context, benches, params, simulator, seed, jobs, waves, junit):
     console.print(f"{len(results) - failed} of {len(results)} benches passed, "
                   f"{sum(result.checked for result in results):,} outputs checked; seed {seed}; "
                   f"report in {os.path.relpath(path)}", markup=False)
+    if "sd_mpu" in chosen and simulator == "verilator" and DESIGNS["sd_mpu"].fits(params):
+        try:
+            report_heads(params, whole=whole_heads, waves=waves, seed=seed)
+        except (AssertionError, RuntimeError) as error:
+            console.print(f"sd_mpu: {error}", style="red", markup=False)
+            failed += 1
     sys.exit(1 if failed else 0)
 
 

@@ -66,4 +66,32 @@ BENCHES = {
         {"split": "truncate", "multipliers": 3, "segment_bits": 8, "head_dim": 7, "tile_k": 16},
         {"multipliers": 1, "segment_bits": 3, "head_dim": 5, "tile_k": 16},
     ],
+    "vpu": [
+        {},
+        {"vpu_lanes": 8, "tile_q": 12, "tile_k": 48, "exp2": "table"},
+        {"vpu_lanes": 4, "tile_q": 20, "tile_k": 24},
+        {"lanes": 4, "tile_q": 4, "tile_k": 8, "vpu_lanes": 32, "segment_bits": 5},
+    ],
+    "tafa": [
+        {},
+        {"tile_q": 12, "tile_k": 24, "state_bits": 8, "exp2": "table"},
+        {"tile_q": 20, "tile_k": 40, "state_bits": 8},
+    ],
+    "list_builder": [
+        {},
+        {"vpu_lanes": 8, "tile_q": 12, "tile_k": 48, "segment_bits": 5},
+        {"vpu_lanes": 4, "tile_q": 20, "tile_k": 24},
+        {"lanes": 4, "tile_q": 4, "tile_k": 8, "vpu_lanes": 32, "segment_bits": 5},
+    ],
+    "rescale": [
+        {},
+        {"tile_q": 12, "tile_k": 24, "segment_bits": 4},
+        {"tile_q": 20, "tile_k": 40, "segment_bits": 8},
+    ],
+    # Whole heads at the preset's size are run by `verif.engine`.
+    "sd_mpu": [
+        {"lanes": 4, "multipliers": 4, "head_dim": 16, "tile_q": 16, "tile_k": 16, "vpu_lanes": 4},
+        {"lanes": 8, "multipliers": 6, "head_dim": 20, "tile_q": 12, "tile_k": 24, "vpu_lanes": 8,
+         "state_bits": 8, "exp2": "table", "beat_bytes": 4, "multiplier_style": "packed"},
+    ],
 }

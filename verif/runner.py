@@ -21,7 +21,7 @@ from golden.common.errors import UserError
 
 
 __all__ = ["SIMULATORS", "BenchResult", "build_root", "require_simulator", "run_bench",
-           "run_benches"]
+           "run_benches", "simulator_environment"]
 
 
 SIMULATORS = ("verilator", "icarus")
@@ -83,7 +83,7 @@ def build_root():
 
 
 @contextlib.contextmanager
-def _environment(simulator):
+def simulator_environment(simulator):
     """This environment's tools first on PATH: Verilator's make calls ``python`` by that name."""
     saved = dict(os.environ)
     folders = [str(_scripts())]
@@ -147,7 +147,7 @@ def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_d
     plusargs = [] if simulator == "icarus" else [
         "+verilator+rand+reset+2", f"+verilator+seed+{seed % 0x7fff_ffff or 1}"]
     try:
-        with _environment(simulator):
+        with simulator_environment(simulator):
             runner = get_runner(simulator)
             runner.build(sources=[source], hdl_toplevel=design.name, build_dir=folder / "sim",
                          build_args=_build_arguments(simulator), always=True, waves=waves,

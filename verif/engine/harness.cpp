@@ -27,6 +27,8 @@
 
 namespace {
 
+constexpr unsigned kAborted = 2;
+
 struct Burst {
     uint64_t address;
     uint32_t beats;
@@ -121,7 +123,7 @@ int main(int argc, char** argv) {
     size_t word = 0, finished = 0;
     uint64_t read_beats = 0, written_beats = 0, idle_beats = 0, cycle = 0;
     int stages = -1;
-    bool aborted = false;
+    bool aborted = false, again = false;
     std::FILE* results = std::fopen(config["results"].c_str(), "w");
     if (!results) fail("cannot write " + config["results"]);
     const auto lucky = [&] { return idle_percent == 0 || random() % 100 >= idle_percent; };
@@ -172,9 +174,13 @@ int main(int argc, char** argv) {
         }
         if (!read && !written && !reads.empty()) ++idle_beats;
         if (done) {
-            std::fprintf(results, "done %llu %u", (unsigned long long)cycle,
-                         unsigned(top->done___05Fpayload));
-            ++finished;
+            const unsigned status = top->done___05Fpayload;
+            std::fprintf(results, "done %llu %u", (unsigned long long)cycle, status);
+            if (status == kAborted) {
+                again = true;
+            } else {
+                ++finished;
+            }
             for (size_t k = 0; k < number("counters"); ++k) {
                 uint32_t value;
                 std::memcpy(&value, reinterpret_cast<uint8_t*>(&top->counters) + 4 * k, 4);
@@ -184,6 +190,8 @@ int main(int argc, char** argv) {
         }
         edge();
         if (job_taken) ++word;
+        if (again) word = finished * job_words;  // those that did not end, from the first on
+        again = false;
         if (read) {
             ++read_beats;
             auto& burst = reads.front();

@@ -65,7 +65,11 @@ class Harness:
 
     def run(self, plan, *, port=Port(), seed=1, most_cycles=50_000_000, abort_at=0,
             timeline=False):
-        """Run a plan's jobs one after another; :class:`RuntimeError` if they do not end."""
+        """Run a plan's jobs one after another; :class:`RuntimeError` if they do not end.
+
+        At cycle ``abort_at``, if that is not 0, all jobs are aborted; those that had not ended are
+        given again.
+        """
         plan.memory().tofile(self.folder / "memory.bin")
         np.array(plan.words, np.uint32).tofile(self.folder / "jobs.bin")
         np.array(plan.after, np.uint32).tofile(self.folder / "after.bin")

@@ -15,6 +15,9 @@ __all__ = ["Plan", "Result"]
 #: What is written, and how its image becomes arrays again.
 _WRITTEN = (Region.CODE_OUT, Region.STATE_OUT, Region.ROWS_OUT, Region.O)
 
+#: What such memory holds beforehand: no flag pair 0 or 3, which masks are full of.
+_BEFORE = 0b10011001
+
 
 @dataclasses.dataclass
 class _Job:
@@ -41,7 +44,7 @@ class Plan:
     Every job has regions of its own for what it writes; the state of the step before is read
     where that step's job wrote it, so steps of a head depend on each other as on a real device: a
     job is given when the one it depends on has ended.
-    Memory that a job is to write is filled with ones beforehand.
+    Memory that a job is to write is filled beforehand with what it will hardly write.
     """
 
     def __init__(self, params):
@@ -74,7 +77,7 @@ class Plan:
             bases[region] = self._place(pack(words, scales, params))
         for region in _WRITTEN:
             size = panel(region, layout).total * params.beat_bytes
-            bases[region] = self._place(np.full(size, 0xff, np.uint8))
+            bases[region] = self._place(np.full(size, _BEFORE, np.uint8))
         for region, source in ((Region.CODE_IN, Region.CODE_OUT),
                                (Region.STATE_IN, Region.STATE_OUT),
                                (Region.ROWS_IN, Region.ROWS_OUT)):
