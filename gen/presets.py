@@ -9,7 +9,7 @@ __all__ = ["APT_PRESETS", "DEFAULT_PRESET"]
 APT_PRESETS = {
     "tiny": AptParams(lanes=4, multipliers=4, head_dim=16, tile_q=16, tile_k=16, vpu_lanes=4,
                       placement="balanced", window_qk=2, window_pv=1),
-    "ulx3s-85f": AptParams(multiplier_style="packed"),
+    "ulx3s-85f": AptParams(),
     "paper": AptParams(head_dim=72, tile_q=16, tile_k=16, split="truncate", codec="rowcol",
                        placement="modulo", window_qk=1, window_pv=1),
 }

@@ -6,6 +6,7 @@ Constants are the latencies that the components state. It is not cycle accurate 
 streams contend; the benches hold it against the counters of the RTL.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ _QK_START, _PV_START = 5, 7
 #: Between phases.
 _CHANGE = 4
 #: From a run's last element to the credit for another, all idle; and to its row's offer.
-_FLUSH, _ROW_DONE = 13, 18
+_FLUSH, _ROW_DONE = 14, 19
 _RUNS, _RING, _SLOTS = 2, 2, 4
 
 
@@ -191,7 +192,7 @@ class _Port:
         self.latency, self.rate, self.free = latency, beats_a_cycle, 0
 
     def load(self, ordered, beats):
-        self.free = max(self.free, ordered + self.latency) + beats / self.rate
+        self.free = max(self.free, ordered + self.latency) + math.ceil(beats / self.rate)
         return self.free
 
 
@@ -265,4 +266,4 @@ def predict(works, layout, *, dense, has_state, latency=30, beats_a_cycle=1.0):
     # The last rows of O, and the last query tile on its way out.
     rows = tiles[-1][2].rows
     stored = max(now, output.free) + 20 + rows * output.cycles
-    return Cycles(round(stored + 40), qk_total, pv_total)
+    return Cycles(stored + 40, qk_total, pv_total)

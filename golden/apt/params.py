@@ -84,7 +84,7 @@ class AptParams(QuadShape):
     tile_k: int = 128
     segment_bits: int = 6
     split: str = "balanced"
-    multiplier_style: str = "lut"
+    multiplier_style: str = "packed"
     vpu_lanes: int = 16
     codec: str = "block"
     rowcol_decode: str = "or"

@@ -60,6 +60,10 @@ class Quad(AptComponent):
     #: Cycles from an address of K, Q or V to the lanes.
     operand_latency = 3
 
+    def __init__(self, params):
+        super().__init__(params)
+        self._lanes = [QuadLane(params) for _ in range(params.owner_lanes)]
+
     def _ports(self, params):
         params.check_quad()
         lanes = params.owner_lanes
@@ -80,12 +84,12 @@ class Quad(AptComponent):
     @property
     def sums_latency(self):
         """Cycles from a step's last address to its dot products."""
-        return self.operand_latency + QuadLane(self._params).sums_latency
+        return self.operand_latency + self._lanes[0].sums_latency
 
     @property
     def run_latency(self):
         """Cycles from a run's last address to its sums."""
-        return self.operand_latency + QuadLane(self._params).run_latency
+        return self.operand_latency + self._lanes[0].run_latency
 
     def elaborate(self, platform):
         m = Module()
@@ -118,8 +122,8 @@ class Quad(AptComponent):
         pv, p, run_first, run_last = travel_along(
             m, 1, self.operand_latency, self.pv.valid, p=self.pv.p, run_first=self.pv.first,
             run_last=self.pv.last)
-        for number in range(params.owner_lanes):
-            m.submodules[f"lane_{number}"] = lane = QuadLane(params)
+        for number, lane in enumerate(self._lanes):
+            m.submodules[f"lane_{number}"] = lane
             m.d.comb += [
                 lane.i.valid.eq(qk | pv),
                 lane.i.qk.eq(qk),

@@ -44,10 +44,14 @@ class QuadArray(AptComponent):
         From the owners' :class:`PvSequencer`.
     sums : :py:`Out(parked_sums(params))`
     sums_mark : :py:`Out(qk_mark(params))`
-        To :class:`Dequantizer`; ``sums_k_buffer`` tells their tile's parity.
+        To :class:`Dequantizer`; ``sums_buffer`` tells their tile's parity.
     run : 4 x :py:`Out(run_sums(params))`
         To :class:`TileSums`.
     """
+
+    def __init__(self, params):
+        super().__init__(params)
+        self._owners = [Quad(params) for _ in range(OWNERS)]
 
     def _ports(self, params):
         params.check_quad()
@@ -66,7 +70,7 @@ class QuadArray(AptComponent):
     @property
     def latency(self):
         """Cycles from a step's last address to its sums."""
-        return Quad(self._params).sums_latency
+        return self._owners[0].sums_latency
 
     @property
     def throughput(self):
@@ -90,7 +94,6 @@ class QuadArray(AptComponent):
 
     def elaborate(self, platform):
         m = Module()
-        params = self._params
 
         k, q = self.qk.k, self.qk.q
         k_word = self._memory(m, "k", self.k_write,
@@ -101,8 +104,8 @@ class QuadArray(AptComponent):
             m, 1, 2, self.qk.valid, first=self.qk.first, shift=self.qk.shift, last=self.qk.last,
             low=self.qk.low)
 
-        for owner in range(OWNERS):
-            m.submodules[f"owner_{owner}"] = quad = Quad(params)
+        for owner, quad in enumerate(self._owners):
+            m.submodules[f"owner_{owner}"] = quad
             v, c = self.v[owner], self.c[owner]
             m.d.comb += [
                 quad.k.eq(k_word), quad.q.eq(q_word[owner]),

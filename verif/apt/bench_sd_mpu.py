@@ -94,6 +94,23 @@ async def matches_model(dut, flow):
 
 
 @cocotb.test()
+async def asks_for_memory_soon(dut):
+    """The first burst of a job comes when the manifest says."""
+    bench = EngineBench(dut, "full_speed", two_heads)
+    await bench.start()
+    bench.send_job(0)
+    job = bench.agents["job"]
+    while len(job.times) < JOB_WORDS:
+        await bench.cycles(1)
+    while not dut.request__valid.value:
+        await bench.cycles(1)
+    latency = job.cycle - job.times[-1]
+    assert latency == bench.manifest["latency"], f"latency is {latency}"
+    await bench.wait_done(1)
+    bench.tally(bench.plan.check(0, bench.memory.data))
+
+
+@cocotb.test()
 async def heads_follow_each_other(dut):
     """Jobs that do not depend on each other are given at once, with one that is refused."""
     bench = EngineBench(dut, "full_speed", two_heads)
