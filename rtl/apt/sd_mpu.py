@@ -72,7 +72,7 @@ class SdMpu(AptComponent):
     @property
     def latency(self):
         """Cycles from the transfer of a job's last word to its first burst."""
-        return 12
+        return 11
 
     @property
     def throughput(self):
