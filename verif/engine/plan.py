@@ -26,6 +26,7 @@ class _Job:
     bases: dict
     expected: Attention
     step: object
+    first: bool  # of its head: there is no state before it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +45,12 @@ class Plan:
     Every job has regions of its own for what it writes; the state of the step before is read
     where that step's job wrote it, so steps of a head depend on each other as on a real device: a
     job is given when the one it depends on has ended.
+    With ``one_by_one`` every job waits for the one before, so that counters are of one job.
     Memory that a job is to write is filled beforehand with what it will hardly write.
     """
 
-    def __init__(self, params):
-        self.params = params
+    def __init__(self, params, *, one_by_one=False):
+        self.params, self._one_by_one = params, one_by_one
         self.words = []      # of all jobs
         self.jobs = []
         self._parts = []     # (base beat, bytes)
@@ -85,8 +87,9 @@ class Plan:
         places = {region: place(region, base, layout) for region, base in bases.items()}
         self.words += job_words(step, head.scale, before is not None, places, layout)
         job = _Job(f"{name} step {sum(one.name.startswith(name + ' ') for one in self.jobs)}",
-                   layout, bases, expected, step)
-        self.after.append(0 if number is None else number + 1)
+                   layout, bases, expected, step, before is None)
+        self.after.append(len(self.jobs) if self._one_by_one else
+                          0 if number is None else number + 1)
         self._last[name] = len(self.jobs)
         self.jobs.append(job)
         return expected

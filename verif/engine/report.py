@@ -45,13 +45,13 @@ def report_heads(params, *, whole, waves, seed):
                                       show=status.update)
     what = "whole heads" if whole else f"{params.tile_q} queries of heads"
     table = Table(title=f"{what} of the diffusion transformer on sd_mpu", title_justify="left")
-    for heading, justify in (("head", "left"), ("step", "right"), ("masks", "left"),
+    for heading, justify in (("head", "left"), ("step", "right"),
                              ("cycles", "right"), ("QK", "right"), ("PV", "right"),
                              ("/ ideal", "right"), ("speed-up", "right"), ("bound", "right"),
                              ("lost", "right"), ("demoted", "right"), ("model", "right")):
         table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(row.head, str(row.step), "dense" if row.dense else "old",
+        table.add_row(row.head, f"{row.step} dense" if row.dense else str(row.step),
                       f"{row.cycles:,}", f"{row.qk:.3f}", f"{row.pv:.3f}", f"{row.total:.3f}",
                       f"{row.speed_up:.2f}", f"{row.bound:.2f}", f"{row.lost:.2%}",
                       f"{row.demoted:.1%}", f"{row.model_error:.2%}")

@@ -70,7 +70,7 @@ def study_plan(taken, params, *, heads=HEADS, queries=None):
     9.1 % in high precision in each head and step; count thresholds are those of least cost that
     lose at most 1 % of the mass and demote at most 20 % of the high-precision mass.
     """
-    plan, entries = Plan(params), []
+    plan, entries = Plan(params, one_by_one=True), []
     for layer, number in heads:
         sweep, steps = BlockSweep(params), []
         for step in taken.steps:
@@ -109,7 +109,7 @@ def rows_of(plan, entries, run, latency):
         works = work_of(tiles, job.layout, dense=dense)
         qk, pv = ideal(works, plan.params)
         predicted = predict(works, job.layout, dense=dense,
-                            has_state=plan.after[number] > 0, latency=latency)
+                            has_state=not job.first, latency=latency)
         errors = (predicted.qk / counters["qk"], predicted.pv / counters["pv"],
                   predicted.total / cycles)
         computed_hp = _whole(tiles, "hp", job.layout)
