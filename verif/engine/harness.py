@@ -50,10 +50,12 @@ class Harness:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         source, _, _ = emit(DESIGNS["sd_mpu"], params, self.folder)
+        # Verilator takes no path with a space, which the checkout's may have.
+        shutil.copy(_SOURCE, self.folder)
         command = ["verilator", "--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal",
                    "-Wno-lint", "--x-initial", "unique", "--x-assign", "unique",
                    "--noassert", "-CFLAGS", "-O2", "--Mdir", "obj", "-o", "engine",
-                   "--top-module", "sd_mpu", source.name, str(_SOURCE)]
+                   "--top-module", "sd_mpu", source.name, _SOURCE.name]
         if waves:
             command.insert(1, "--trace")
         with simulator_environment("verilator"):
