@@ -1,7 +1,5 @@
 """The engine's runs: timeline, plans and, with ``full``, whole heads on the RTL."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -72,8 +70,7 @@ def test_heads_over_steps_with_fast_and_slow_memory(tmp_path):
 @pytest.mark.parametrize("head", [(4, 1), (9, 2)], ids=lambda head: "layer{}head{}".format(*head))
 def test_whole_heads_reach_their_targets(head):
     """Three steps of a head of the diffusion transformer, all queries, word for word."""
-    params = dataclasses.replace(APT_PRESETS["ulx3s-85f"])
-    rows, _, _ = run_heads(params, whole=True, heads=(head,))
+    rows, _, _ = run_heads(APT_PRESETS["ulx3s-85f"], whole=True, heads=(head,))
     assert [row.dense for row in rows] == [True, True, False]
     assert all(row.model_error <= 0.02 for row in rows)
     for row in rows[:2]:

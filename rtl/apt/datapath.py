@@ -210,11 +210,8 @@ class Datapath(AptComponent):
             vpu.z.valid.eq(z.valid),
             *(getattr(vpu.z.p, field).eq(getattr(z, field))
               for field in ("row_block", "key", "z", "end", "none")),
-            rows.sums.valid.eq(vpu.rows.valid),
-            vpu.rows.ready.eq(rows.sums.ready),
-            *(getattr(rows.sums.p, field).eq(getattr(vpu.rows.p, field))
-              for field in ("row_block", "maximum", "total")),
         ]
+        connect_streams(m, vpu=vpu.rows, rows=rows.sums)
         connect_streams(m, vpu=vpu.p, lists=lists.p)
         m.d.comb += [
             lists.thresholds.valid.eq(rows.thresholds.valid),

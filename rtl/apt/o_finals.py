@@ -6,14 +6,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .component import AptComponent
+from .row_words import final_word
 
 
-__all__ = ["OFinals", "final_word"]
-
-
-def final_word(params):
-    """What a row of O is multiplied by: ``mantissa`` over ``2**places``, or 0."""
-    return data.StructLayout({"row": params.row_bits, "zero": 1, "mantissa": 16, "places": 6})
+__all__ = ["OFinals"]
 
 
 class OFinals(AptComponent):

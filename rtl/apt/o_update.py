@@ -9,11 +9,12 @@ from rtl.common.block_fifo import BlockFifo
 from rtl.common.stream import connect_streams
 
 from .component import AptComponent
-from .o_finals import OFinals, final_word
+from .o_finals import OFinals
 from .o_issue import OIssue, o_place
 from .o_lane import OLane
 from .o_rows import ORows, o_tile
-from .pv_words import OWNERS, factor_word, o_row_words, o_word, row_done, sums_address
+from .pv_words import OWNERS, o_row_words, o_word, row_done, sums_address
+from .row_words import factor_word, final_word
 
 
 __all__ = ["OUpdate"]

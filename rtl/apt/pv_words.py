@@ -3,15 +3,14 @@
 from amaranth import *
 from amaranth.lib import data
 
+from golden.apt.quad_shape import OWNERS
 from golden.common.checks import ceil_div, ceil_log2
 
 
-__all__ = ["OWNERS", "RING_SLOTS", "RUNS_AHEAD", "factor_word", "header_shape", "list_entry",
+__all__ = ["OWNERS", "RING_SLOTS", "RUNS_AHEAD", "header_shape", "list_entry",
            "o_row_words", "o_word", "row_block_bits", "row_done", "run_sums", "run_tag",
            "sums_address"]
 
-#: Owners of rows: row ``4 * row_block + owner`` of a tile.
-OWNERS = 4
 #: Rows of an owner whose tile sums may exist at once: one grows while another waits or is read.
 RING_SLOTS = 2
 #: Runs of an owner that may be under way from their last element to the flush bus; each has a
@@ -76,12 +75,6 @@ def sums_address(params):
 def o_row_words(params):
     """Words of ``multipliers / 2`` values in a row of O."""
     return ceil_div(params.head_dim, params.multipliers // 2)
-
-
-def factor_word(params):
-    """How a tile's sums of a row and its O come together: see :class:`Rescale`."""
-    return data.StructLayout({"row": params.row_bits, "begin": 1, "contributes": 1, "scale_o": 1,
-                              "factor": 16})
 
 
 def o_word(params):

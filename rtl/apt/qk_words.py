@@ -8,6 +8,8 @@ from amaranth.lib import data
 
 from golden.common.checks import ceil_log2
 
+from .logit_scale import MANTISSA_BITS, SHIFT_BITS
+
 
 __all__ = ["LOGIT_BITS", "MANTISSA_BITS", "SHIFT_BITS", "SLOTS", "block_entry", "logit_word",
            "parked_sums", "qk_issue", "qk_mark", "qk_tile"]
@@ -16,8 +18,6 @@ __all__ = ["LOGIT_BITS", "MANTISSA_BITS", "SHIFT_BITS", "SLOTS", "block_entry", 
 SLOTS = 4
 #: Bits of a logit, Q7.8.
 LOGIT_BITS = 16
-#: Bits of the scale of a tile's logits, ``mantissa * 2**-shift``.
-MANTISSA_BITS, SHIFT_BITS = 16, 6
 
 
 def _row_block(params):

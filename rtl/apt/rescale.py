@@ -12,7 +12,7 @@ from .log2_fine import Log2Fine
 from .row_words import factor_word, final_word, rescale_row, row_mass
 
 
-__all__ = ["Rescale", "factor_word", "final_word"]
+__all__ = ["Rescale"]
 
 #: Maximum of a row before its first element.
 _NO_LOGIT = -(1 << 15)

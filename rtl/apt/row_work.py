@@ -9,16 +9,16 @@ from rtl.common.stream import connect_streams
 
 from .component import AptComponent
 from .mask_generator import threshold_pair
-from .o_finals import final_word
 from .panel_port import state_word
-from .pv_words import factor_word
 from .rescale import Rescale
-from .row_words import row_word
+from .row_words import factor_word, final_word, row_word
+from .softmax_words import list_header
+from .softmax_words import row_word as row_sums
 from .tafa import Tafa
 from .tile_walker import SHIFT_BITS
 
 
-__all__ = ["RowWork", "header_word", "row_sums", "row_tile"]
+__all__ = ["RowWork", "row_tile"]
 
 #: Block rows that may be between their sums and their lists: those that the P' slots hold, one on
 #: the way to them and one on the way out.
@@ -30,21 +30,6 @@ def row_tile(params):
     return data.StructLayout({
         "rows": params.row_count_bits, "first": 1, "last": 1, "has_state": 1,
         "code_prune": 16, "code_quant": 16, "shift": SHIFT_BITS})
-
-
-def row_sums(params):
-    """Maximum and row sum of the rows of a block row."""
-    return data.StructLayout({
-        "row_block": range(max(params.row_blocks, 2)),
-        "maximum": data.ArrayLayout(signed(16), OWNERS),
-        "total": data.ArrayLayout(params.total_bits, OWNERS)})
-
-
-def header_word(params):
-    """Lengths of the element lists of a block row."""
-    counts = data.ArrayLayout(params.key_count_bits, OWNERS)
-    return data.StructLayout({"row_block": range(max(params.row_blocks, 2)),
-                              "n_valid": counts, "n_hp": counts})
 
 
 class RowWork(AptComponent):
@@ -71,7 +56,7 @@ class RowWork(AptComponent):
         Of each block row of a tile that has rows.
     thresholds : :py:`Out(stream.Signature(...))`
         Their thresholds.
-    header : :py:`In(stream.Signature(header_word(params)))`
+    header : :py:`In(stream.Signature(list_header(params)))`
         Lengths of lists, of every block row of a tile.
     factor : :py:`Out(stream.Signature(factor_word(params)))`
         For each row of a tile how O takes its sums.
@@ -96,7 +81,7 @@ class RowWork(AptComponent):
             "unit_v": In(stream.Signature(16)),
             "sums": In(stream.Signature(row_sums(params))),
             "thresholds": Out(stream.Signature(data.ArrayLayout(threshold_pair(), OWNERS))),
-            "header": In(stream.Signature(header_word(params))),
+            "header": In(stream.Signature(list_header(params))),
             "factor": Out(stream.Signature(factor_word(params))),
             "final": Out(stream.Signature(final_word(params))),
             "state": Out(stream.Signature(state_word(params))),

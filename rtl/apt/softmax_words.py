@@ -8,22 +8,16 @@ from amaranth.lib import data
 
 from golden.common.checks import ceil_log2
 
+from .pv_words import row_block_bits
+from .qk_words import LOGIT_BITS
+
 
 __all__ = ["LOGIT_BITS", "code_row", "element", "key_block_bits", "list_entries", "list_header",
            "logit_word", "part_bits", "probability_word", "row_block_bits", "row_word"]
 
-#: Bits of a logit, Q7.8.
-LOGIT_BITS = 16
-
-
 def key_block_bits(params):
     """Bits of a key block's number in its tile, at least one."""
     return max(1, ceil_log2(params.key_blocks))
-
-
-def row_block_bits(params):
-    """Bits of a block row's number in its tile, at least one."""
-    return max(1, ceil_log2(params.row_blocks))
 
 
 def element():
