@@ -8,7 +8,7 @@ import pytest
 
 from golden.apt.dp_mac import dot, split
 from golden.apt.params import AptParams
-from rtl.apt.quad_lane import QuadLane
+from rtl.apt.quad_lane import QuadLane, lane_operation
 from tests.sim import simulate
 
 
@@ -73,6 +73,22 @@ def random_operations(params, count, seed):
             yield qk_cycles(query, keys, bool(rng.integers(2)), params)
 
 
+class Driver:
+    """Drives a lane: operands a cycle after what is to be done with them, so a cycle's numbers are
+    those of its operation, and the lane is a cycle later than it says."""
+
+    def __init__(self, ctx, dut):
+        self._ctx, self._dut, self._operands = ctx, dut, {}
+
+    async def cycle(self, **step):
+        operation = {name: step.pop(name) for name in list(step)
+                     if name in lane_operation().members}
+        self._ctx.set(self._dut.operation, {"valid": 0, **operation})
+        self._ctx.set(self._dut.i, self._operands)
+        self._operands = step
+        await self._ctx.tick()
+
+
 def run(params, cycles):
     """Drives ``cycles`` (``None`` is an idle one) and returns ``{cycle: values}`` of both outputs,
     the cycle that of the ``last`` that the latency gives."""
@@ -82,15 +98,15 @@ def run(params, cycles):
     half = 1 << (params.segment_bits - 1)
     # Garbage on every operand that a cycle does not use, and while idle.
     noise = functools.partial(rng.integers, -half, half)
-    delay = max(dut.sums_latency, dut.run_latency)
+    delay = max(dut.sums_latency, dut.run_latency) + 1
 
     async def testbench(ctx):
-        held = {}
+        held, driver = {}, Driver(ctx, dut)
         for cycle in range(len(cycles) + delay + 2):
             for port, latency in (("sums", dut.sums_latency), ("run", dut.run_latency)):
                 values = [ctx.get(value) for value in getattr(dut, port)]
                 if ctx.get(getattr(dut, f"{port}_valid")):
-                    seen[port][cycle - latency] = held[port] = values
+                    seen[port][cycle - latency - 1] = held[port] = values
                 elif port in held:
                     assert values == held[port], "a result did not stay"
             payload = {"valid": 0, "qk": int(rng.integers(2)), "first": int(rng.integers(2)),
@@ -101,8 +117,7 @@ def run(params, cycles):
                        "v": noise(params.multipliers).tolist(), "p": int(noise())}
             if cycle < len(cycles) and cycles[cycle] is not None:
                 payload.update(valid=1, **cycles[cycle])
-            ctx.set(dut.i, payload)
-            await ctx.tick()
+            await driver.cycle(**payload)
 
     simulate(dut, testbench)
     return seen
@@ -174,19 +189,17 @@ def test_reset_clears_a_run():
     cycles, result = pv_cycles(np.array([3, -5, 7]), np.arange(12).reshape(3, 4))
 
     async def testbench(ctx):
+        driver = Driver(ctx, dut)
         for stop in (1, 2, 3):
             for step in cycles[:stop]:
-                ctx.set(dut.i, {"valid": 1, **step, "last": 0})
-                await ctx.tick()
-            ctx.set(dut.i, {"valid": 0})
+                await driver.cycle(**{**step, "valid": 1, "last": 0})
             ctx.set(reset, 1)
-            await ctx.tick()
+            await driver.cycle()
             ctx.set(reset, 0)
             for step in cycles:
-                ctx.set(dut.i, {"valid": 1, **step})
+                await driver.cycle(valid=1, **step)
                 assert not ctx.get(dut.run_valid) and not ctx.get(dut.sums_valid)
-                await ctx.tick()
-            ctx.set(dut.i, {"valid": 0})
+            await driver.cycle()
             run, = await ctx.tick().sample(dut.run).until(dut.run_valid)
             assert list(run) == result
 

@@ -116,26 +116,27 @@ class Quad(AptComponent):
         m.d.sync += written.eq(self.v_write.valid)
         m.d.comb += write.en.eq(written)
 
-        qk, first, shift, last, low = travel_along(
-            m, 1, 1, self.qk.valid, first=self.qk.first, shift=self.qk.shift, last=self.qk.last,
-            low=self.qk.low)
+        # The operation is registered in each lane, the operands here.
         pv, p, run_first, run_last = travel_along(
-            m, 1, self.operand_latency, self.pv.valid, p=self.pv.p, run_first=self.pv.first,
+            m, 1, self.operand_latency - 1, self.pv.valid, p=self.pv.p, run_first=self.pv.first,
             run_last=self.pv.last)
+        probability = Signal.like(p, reset_less=True)
+        m.d.sync += probability.eq(p)
+        qk = self.qk
         for number, lane in enumerate(self._lanes):
             m.submodules[f"lane_{number}"] = lane
             m.d.comb += [
-                lane.i.valid.eq(qk | pv),
-                lane.i.qk.eq(qk),
-                lane.i.first.eq(Mux(qk, first, run_first)),
-                lane.i.shift.eq(shift),
-                lane.i.last.eq(Mux(qk, last, run_last)),
-                lane.i.low.eq(low),
+                lane.operation.valid.eq(qk.valid | pv),
+                lane.operation.qk.eq(qk.valid),
+                lane.operation.first.eq(Mux(qk.valid, qk.first, run_first)),
+                lane.operation.shift.eq(qk.shift),
+                lane.operation.last.eq(Mux(qk.valid, qk.last, run_last)),
+                lane.operation.low.eq(qk.low),
                 *(lane.i.k[j].eq(k[2 * number + j]) for j in range(2)),
                 lane.i.q.eq(q),
                 *(lane.i.v[c].eq(columns[number * params.multipliers + c])
                   for c in range(params.multipliers)),
-                lane.i.p.eq(p),
+                lane.i.p.eq(probability),
                 self.sums[number].eq(lane.sums),
                 self.run[number].eq(lane.run),
             ]

@@ -11,7 +11,12 @@ from .component import AptComponent
 from .mul6x2 import Mul6x2
 
 
-__all__ = ["QuadLane"]
+__all__ = ["QuadLane", "lane_operation"]
+
+
+def lane_operation():
+    """What a lane does with its operands."""
+    return data.StructLayout({"valid": 1, "qk": 1, "first": 1, "shift": 1, "last": 1, "low": 1})
 
 
 def _plus(x, y, carry, bits):
@@ -37,8 +42,12 @@ class QuadLane(AptComponent):
         accumulator of its own. At ``last`` the accumulators go to ``run``, and are cleared: what
         follows is the first of another run, ``first`` need not say so.
 
-    Latency: :attr:`sums_latency` cycles from a ``last`` to ``sums_valid``, :attr:`run_latency` to
-    ``run_valid``; both are pulses, and what they announce stays until the next.
+    ``operation`` comes a cycle before its operands and is registered here: what it says drives
+    every operand's multiplexer, so each lane has a register of its own.
+
+    Latency: :attr:`sums_latency` cycles from the operands of a ``last`` to ``sums_valid``,
+    :attr:`run_latency` to ``run_valid``; both are pulses, and what they announce stays until the
+    next.
     Throughput: ``multipliers`` products a cycle.
 
     Parameters
@@ -48,9 +57,11 @@ class QuadLane(AptComponent):
 
     Members
     -------
+    operation : :py:`In(lane_operation())`
+        ``valid``, ``qk``, ``first``, ``shift``, ``last``, ``low`` of the next cycle's operands.
     i : :py:`In(i_layout)`
-        ``valid``, ``qk``, ``first``, ``shift``, ``last``, ``low``; for QK ``k`` (two arrays of
-        ``qk_width`` segments) and ``q`` (one), for PV ``v`` (``multipliers``) and ``p``.
+        For QK ``k`` (two arrays of ``qk_width`` segments) and ``q`` (one), for PV ``v``
+        (``multipliers``) and ``p``.
     sums_valid : :py:`Out(1)`
     sums : :py:`Out(data.ArrayLayout(signed(params.logit_acc_bits), 2))`
         Dot products of both keys.
@@ -64,8 +75,8 @@ class QuadLane(AptComponent):
         segment = signed(params.segment_bits)
         channels = data.ArrayLayout(segment, params.qk_width)
         return {
+            "operation": In(lane_operation()),
             "i": In(data.StructLayout({
-                "valid": 1, "qk": 1, "first": 1, "shift": 1, "last": 1, "low": 1,
                 "k": data.ArrayLayout(channels, 2), "q": channels,
                 "v": data.ArrayLayout(segment, params.multipliers), "p": segment})),
             "sums_valid": Out(1),
@@ -102,7 +113,7 @@ class QuadLane(AptComponent):
     def throughput(self):
         return f"{self._params.multipliers} products a cycle"
 
-    def _products(self, m):
+    def _products(self, m, qk):
         """Products of all pairs, ``(hi, its carry, lo)`` each; the carry may be ``None``."""
         i = self.i
         products = []
@@ -114,7 +125,7 @@ class QuadLane(AptComponent):
                                        ("lo", i.k[0][s], i.v[2 * s]), ("b", i.q[s], i.p)):
                 operand = Signal(signed(self._params.segment_bits), name=f"{name}_{s}",
                                  reset_less=True)
-                m.d.sync += operand.eq(Mux(i.qk, of_qk, of_pv))
+                m.d.sync += operand.eq(Mux(qk, of_qk, of_pv))
                 m.d.comb += getattr(pair, name).eq(operand)
             carry = pair.hi_carry if self._params.multiplier_style == "packed" else None
             products.append((pair.hi_b, carry, pair.lo_b))
@@ -182,12 +193,11 @@ class QuadLane(AptComponent):
 
     def elaborate(self, platform):
         m = Module()
-        i = self.i
-        products = self._products(m)
+        operation = {name: getattr(self.operation, name) for name in lane_operation().members}
+        now = dict(zip(operation, travel_along(m, 1, 1, **operation), strict=True))
+        products = self._products(m, now["qk"])
         # One register less than the products have: what they enable is registered once more.
-        valid, qk, first, shift, last, low = travel_along(
-            m, 1, self._PRODUCT_STAGES - 1, i.valid, qk=i.qk, first=i.first, shift=i.shift,
-            last=i.last, low=i.low)
+        valid, qk, first, shift, last, low = travel_along(m, 1, self._PRODUCT_STAGES - 1, **now)
         self._pv(m, products, valid & ~qk, last)
         self._qk(m, products, *travel_along(m, 1, 1, valid & qk, first=first, shift=shift,
                                             last=last, low=low))
