@@ -59,6 +59,12 @@ endmodule
 SPLIT_NETS = ("flatten", "splitnets")
 
 
+#: The owners and the lanes of the quad dataflow each register what all of them get. Synthesis of
+#: one flat design would merge the copies, and one register would drive lanes all over the device.
+_KEEP_COPIES = ("setattr -mod -set keep_hierarchy 1 *.owner_? *.owner_?.lane_?",)
+_FLATTEN = ("setattr -mod -unset keep_hierarchy *", "flatten", "opt_clean")
+
+
 @dataclasses.dataclass(frozen=True)
 class Target:
     """One technology.
@@ -71,9 +77,11 @@ class Target:
         Name of each number to report: pattern of the cell types that it counts.
     ratios : :class:`dict`
         Name of each ratio to the baseline: the numbers that it compares, with weights.
+    finish : :class:`tuple` of :class:`str`
+        Commands after those.
     dsp : :class:`str`
-        What to add to the last step when multipliers may go into DSP blocks, and ``no_dsp`` when
-        they may not.
+        What to add to the last of ``steps`` when multipliers may go into DSP blocks, and
+        ``no_dsp`` when they may not.
     liberty : :class:`pathlib.Path` or :class:`None`
         Cell library whose areas are summed; ``unit`` is how they are named.
     files : :class:`dict`
@@ -85,6 +93,7 @@ class Target:
     steps: tuple = ()
     counts: dict = dataclasses.field(default_factory=dict)
     ratios: dict = dataclasses.field(default_factory=dict)
+    finish: tuple = ()
     dsp: str = ""
     no_dsp: str = ""
     liberty: pathlib.Path | None = None
@@ -95,7 +104,8 @@ class Target:
         """The mapping commands for a top module."""
         *steps, last = self.steps
         extra = self.no_dsp if multiplier_style == "lut" else self.dsp
-        return [step.format(top=top) for step in (*steps, f"{last} {extra}".strip())]
+        return [step.format(top=top)
+                for step in (*steps, f"{last} {extra}".strip(), *self.finish)]
 
     def count(self, cells):
         """The reported numbers out of ``{cell type: how many}``.
@@ -128,7 +138,9 @@ TARGETS = {target.name: target for target in [
            counts={"gates": r"\$_(?:NAND|NOR|NOT)_", "flip_flops": FLIP_FLOPS},
            ratios={"logic": {"gates": 1}}),
     Target("ecp5", "Lattice ECP5",
-           steps=(*PACKED_PRODUCTS, *SPLIT_NETS, "synth_ecp5 -top {top} -noiopad"),
+           steps=(*PACKED_PRODUCTS, *_KEEP_COPIES, *SPLIT_NETS,
+                  "synth_ecp5 -top {top} -noiopad"),
+           finish=_FLATTEN,
            no_dsp="-nodsp", files=FILES,
            counts={"LUT4": "LUT4", "CCU2C": "CCU2C", "PFUMX": "PFUMX", "L6MUX21": "L6MUX21",
                    "FF": "TRELLIS_FF", "DSP": "MULT18X18D|MULT9X9D|ALU54B",
