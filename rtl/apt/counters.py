@@ -12,14 +12,19 @@ __all__ = ["COUNTERS", "COUNTER_BITS", "Counters"]
 #: Bits of a counter; it wraps.
 COUNTER_BITS = 32
 
+#: Elements of a block row's lists at most: four rows of the longest tile.
+_BLOCK_ROW = 4 * 512
+
 #: Counters and how much each may count in a cycle. Phases: cycles in which the array is in QK, in
-#: PV, or waits for K, V or element lists. Work: blocks of QK; elements of PV, which count once for
-#: each product of segments and column pass; PV cycles of single owners that wait for the flush bus,
-#: for a slot for their sums, or for the other owners. Traffic: beats.
+#: PV, or waits for K, V or element lists. Work: blocks of QK in low and in high precision; elements
+#: that are not pruned, and those of them in high precision; multiply passes of PV, one for each
+#: product of segments and column pass; PV cycles of single owners that wait for the flush bus, for
+#: a slot for their sums, or for the other owners. Traffic: beats, and cycles of a job without one.
 COUNTERS = {
     "cycles": 1, "busy": 1, "qk": 1, "pv": 1, "wait_k": 1, "wait_v": 1, "wait_lists": 1,
-    "lp_blocks": 1, "hp_blocks": 1, "pv_issued": 4, "pv_wait_flush": 4,
-    "pv_wait_row": 4, "pv_imbalance": 4, "read_beats": 1, "written_beats": 1,
+    "lp_blocks": 1, "hp_blocks": 1, "elements": _BLOCK_ROW, "hp_elements": _BLOCK_ROW,
+    "pv_passes": 4, "pv_wait_flush": 4, "pv_wait_row": 4, "pv_imbalance": 4,
+    "read_beats": 1, "written_beats": 1, "port_idle": 1,
 }
 
 

@@ -301,15 +301,18 @@ class Datapath(AptComponent):
     def _counts(self, m, controller, sequencer, pv, vpu, lists, output, storer):
         count = self.count
 
-        def number(bits):
-            return sum(bits[1:], bits[0])
+        def number(values):
+            return sum(values[1:], values[0])
+        header, listed = lists.header.p, lists.header.valid & lists.header.ready
         m.d.comb += [
             count.qk.eq(controller.in_qk), count.pv.eq(controller.in_pv),
             count.busy.eq(controller.in_qk | controller.in_pv),
             count.wait_k.eq(controller.wait_k), count.wait_v.eq(controller.wait_v),
             count.wait_lists.eq(controller.wait_lists),
             count.lp_blocks.eq(sequencer.lp_block), count.hp_blocks.eq(sequencer.hp_block),
-            count.pv_issued.eq(number([one.issued for one in pv])),
+            *(getattr(count, name).eq(Mux(listed, number(list(counts)), 0))
+              for name, counts in (("elements", header.n_valid), ("hp_elements", header.n_hp))),
+            count.pv_passes.eq(number([one.issued for one in pv])),
             count.pv_wait_flush.eq(number([one.wait_flush for one in pv])),
             count.pv_wait_row.eq(number([one.wait_row for one in pv])),
             count.pv_imbalance.eq(Mux(controller.in_pv, number([one.idle for one in pv]), 0)),

@@ -132,12 +132,15 @@ class SdMpu(AptComponent):
                     m.d.sync += aborted.eq(1)
                     m.next = "RUN"
 
+        moved = Signal(2)
         m.d.comb += [
+            moved.eq(Cat(beats.valid & beats.ready for beats in (self.read, self.write))),
             counters.clear.eq(begun & ~self.busy),
             counters.count.eq(datapath.count),
             counters.count.cycles.eq(self.busy),
-            counters.count.read_beats.eq(self.read.valid & self.read.ready),
-            counters.count.written_beats.eq(self.write.valid & self.write.ready),
+            counters.count.read_beats.eq(moved[0]),
+            counters.count.written_beats.eq(moved[1]),
+            counters.count.port_idle.eq(self.busy & ~moved.any()),
             self.counters.eq(counters.values),
         ]
         return m

@@ -99,6 +99,21 @@ def _whole(tiles, name, layout):
     return np.concatenate(rows)[:layout.queries, :layout.tokens]
 
 
+def _check_counters(name, counters, works, params):
+    """What the engine counted is what the masks ask for."""
+    flat = [work for row in works for work in row]
+    elements, high = (sum(int(getattr(work, field).sum()) for work in flat)
+                      for field in ("valid", "hp"))
+    wanted = {"lp_blocks": sum(int(work.lp_blocks.sum()) for work in flat),
+              "hp_blocks": sum(int(work.hp_blocks.sum()) for work in flat),
+              "elements": elements, "hp_elements": high,
+              "pv_passes": params.column_passes * (elements + 3 * high)}
+    for counter, value in wanted.items():
+        if counters[counter] != value:
+            raise AssertionError(f"{name}: counter {counter} is {counters[counter]} instead of "
+                                 f"{value}")
+
+
 def rows_of(plan, entries, run, latency):
     """A :class:`Row` of each job of a run; :class:`AssertionError` if an output is wrong."""
     rows, before, dense_cycles = [], 0, {}
@@ -112,6 +127,7 @@ def rows_of(plan, entries, run, latency):
                             has_state=not job.first, latency=latency)
         errors = (predicted.qk / counters["qk"], predicted.pv / counters["pv"],
                   predicted.total / cycles)
+        _check_counters(f"{entry.name} step {entry.step}", counters, works, plan.params)
         computed_hp = _whole(tiles, "hp", job.layout)
         computed = computed_hp | _whole(tiles, "lp", job.layout)
         high, valid, p = entry.masks
