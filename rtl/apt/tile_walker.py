@@ -29,15 +29,22 @@ _BY_TILE = (Region.CODE_IN, Region.CODE_OUT, Region.STATE_IN, Region.STATE_OUT)
 _STORED = (Region.STATE_OUT, Region.CODE_OUT, Region.ROWS_OUT, Region.O)
 
 
-def tile_layout(params):
-    """What a tile is: its size, its place, and the settings of its head."""
+def _settings_layout(params):
+    """What all tiles of a job share."""
     count = params.flag_count_bits
     return data.StructLayout({
-        "rows": params.row_count_bits, "keys": params.key_count_bits,
-        "first": 1, "last": 1,  # key tile of its query tile
         "dense": 1, "refresh": 1, "has_state": 1,
         "code_prune": 16, "code_quant": 16, "scale": factor_layout(SCALE_SHIFT_BITS),
         **{name: count for name in BlockThresholds._fields}, "shift": SHIFT_BITS,
+    })
+
+
+def tile_layout(params):
+    """What a tile is: its size, its place, and the settings of its head."""
+    return data.StructLayout({
+        "rows": params.row_count_bits, "keys": params.key_count_bits,
+        "first": 1, "last": 1,  # key tile of its query tile
+        **{name: field.shape for name, field in _settings_layout(params)},
     })
 
 
@@ -92,7 +99,7 @@ class TileWalker(AptComponent):
     def _settings(self, m, word, number):
         """Scalars of the job at hand, taken as its words pass."""
         params = self._params
-        tile = Signal(tile_layout(params), reset_less=True)
+        tile = Signal(_settings_layout(params), name="settings", reset_less=True)
         query_tiles, key_tiles = Signal(TILES_BITS), Signal(TILES_BITS)
         last_rows, last_keys = Signal(16), Signal(16)
         with m.If(word.valid & word.ready):
@@ -182,7 +189,8 @@ class TileWalker(AptComponent):
                                       query_buffer, buffer)),
             self.store.p.kind.eq(region - Region.CODE_OUT), self.store.p.address.eq(address),
             self.store.p.beats.eq(tile_beats), self.store.p.words.eq(tile_words),
-            self.tile.p.eq(tile),
+            *(getattr(self.tile.p, name).eq(getattr(tile, name))
+              for name, _ in _settings_layout(params)),
             self.tile.p.rows.eq(Mux(last_query, last_rows, params.tile_q)),
             self.tile.p.keys.eq(Mux(last_key, last_keys, params.tile_k)),
             self.tile.p.first.eq(first_key),
