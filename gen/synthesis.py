@@ -20,9 +20,12 @@ CHECKED = (
     "design -save checked",
 )
 
-#: Memories that can be written, whole; a registered read port belongs to its memory.
+#: Memories that can be written, whole; a registered read port belongs to its memory. Initial values
+#: of registers do not matter to them, and Yosys 0.70 finds those of bits that are constant in
+#: conflict with each other in some large designs.
 _MEMORIES = (
-    "flatten", "opt", "memory -nomap", "memory_map -rom-only", "opt_clean",
+    "flatten", "setattr -unset init w:*", "opt", "memory -nomap", "memory_map -rom-only",
+    "opt_clean",
     "json -o memories.json t:$mem_v2",
 )
 
