@@ -61,6 +61,59 @@ MUTANTS = {
          "advance.eq(1)"),
         ("rtl/apt/mask_gather.py", "bit & ~pick_end if bank >= tail else bit", "bit"),
     ],
+    "test_apt_mul6x2.py": [
+        ("rtl/apt/mul6x2.py", "corrected.eq(middle - less)", "corrected.eq(middle)"),
+        ("rtl/apt/mul6x2.py", "if k < bits - 1 else -rows[k]", "if k < bits else -rows[k]"),
+    ],
+    "test_apt_quad_lane.py": [
+        ("rtl/apt/quad_lane.py", "Mux(qk, of_qk, of_pv)", "Mux(self.operation.qk, of_qk, of_pv)"),
+        ("rtl/apt/quad_lane.py", "clear.eq(valid & last)", "clear.eq(last)"),
+        ("rtl/apt/quad_lane.py", "Mux(times, acc << params.word_bits, acc)", "acc"),
+    ],
+    "test_apt_tafa.py": [
+        ("rtl/apt/tafa.py", "Mux(~tile.has_state, 1, Mux(never[1], _NEVER, theta))",
+         "Mux(never[1], _NEVER, theta)"),
+        ("rtl/apt/tafa.py", "unknown | empty | (tile.c == _NONE)", "unknown | empty"),
+    ],
+    "test_apt_rescale.py": [
+        ("rtl/apt/rescale.py", "~empty & (fresh | larger)", "fresh | larger"),
+        ("rtl/apt/rescale.py", "~new.begun | (new.total == 0)", "new.total == 0"),
+    ],
+    "test_apt_list_builder.py": [
+        ("rtl/apt/list_row.py", "listed.eq(inside & (self.dense | prun_bit))",
+         "listed.eq(inside & prun_bit)"),
+        ("rtl/apt/list_builder.py", "codes.payload.row_block == params.row_blocks - 1",
+         "codes.payload.row_block == tile.last_block"),
+    ],
+    "test_apt_block_sequencer.py": [
+        ("rtl/apt/block_sequencer.py", "self.slot_free - (take & scan.o.p.begin)",
+         "self.slot_free - take"),
+        ("rtl/apt/block_sequencer.py", "pass_done & (~block.hp | lsb.all())",
+         "pass_done & (~block.hp | lsb[1])"),
+    ],
+    "test_apt_pv_sequencer.py": [
+        ("rtl/apt/pv_sequencer.py", "Mux(then.p_low, entry.low, entry.high)", "entry.high"),
+        ("rtl/apt/pv_sequencer.py", "~Cat(valids[1:]).any() & ~element.valid", "~element.valid"),
+    ],
+    "test_apt_tile_sums.py": [
+        ("rtl/apt/flush_bus.py", "(~full[owner] | leaves)", "1"),
+        ("rtl/apt/tile_sums.py", "Mux(word.tag.row_first, 0, stored)", "stored"),
+    ],
+    "test_apt_o_update.py": [
+        ("rtl/apt/o_lane.py", "far | (dropped.any() & ~dropped.all())", "far"),
+    ],
+    "test_apt_phases.py": [
+        ("rtl/apt/phases.py", "self.tile.valid & k_there & later.w_rdy",
+         "self.tile.valid & later.w_rdy"),
+        ("rtl/apt/phases.py", "v_there & lists_there & may_update", "v_there & lists_there"),
+    ],
+    "test_apt_counters.py": [
+        ("rtl/apt/counters.py", "m.d.sync += count.eq(0)", "m.d.sync += []"),
+    ],
+    "test_apt_tile_walker.py": [
+        ("rtl/apt/tile_walker.py", "credits + self.listed - take", "credits + self.listed"),
+        ("rtl/apt/tile_walker.py", "Mux(tail, read.data[16:], full_beats)", "full_beats"),
+    ],
 }
 
 CASES = [(test, *mutant) for test, mutants in MUTANTS.items() for mutant in mutants]
