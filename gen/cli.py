@@ -12,13 +12,18 @@ __all__ = ["chosen_designs", "design_arguments", "parameter_options"]
 
 
 def parameter_options(command):
-    """Add ``--preset``, ``--config`` and ``--set``; the command gets one argument ``params``."""
+    """Add ``--preset``, ``--config`` and ``--set``; the command gets one argument ``params``.
+
+    Of a command that has ``--board`` the default preset is the one of the board's name.
+    """
     @click.option("--preset", metavar="P", help="Named parameter set; see `python -m gen list`.")
     @click.option("--config", metavar="FILE.toml", type=click.Path(path_type=pathlib.Path),
                   help="TOML with an optional `preset` and a table [apt] of parameters.")
     @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True,
                   help="Replace one parameter; may be given again.")
     def with_params(*context, preset, config, settings, **others):
+        if preset is None and config is None:
+            preset = others.get("board")
         return command(*context, params=resolve(preset, config, settings), **others)
 
     with_params.__name__, with_params.__doc__ = command.__name__, command.__doc__

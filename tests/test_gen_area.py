@@ -276,3 +276,26 @@ def test_dp_mac_is_a_fraction_of_plain_12_bit_multipliers(split, limit):
     entry = area_report([DESIGNS["dp_mac"]], params, TARGETS["sky130"])["designs"]["dp_mac"]
     assert entry["ratio"]["total"] <= limit
     assert entry["baseline"]["numbers"]["total_um2"] < 116_000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("target, style", [("ecp5", "packed"), ("ice40", "lut"),
+                                           ("generic", "dsp")])
+def test_the_small_engine_can_be_mapped(target, style):
+    params = dataclasses.replace(TINY, multiplier_style=style)
+    entry = area_report([DESIGNS["sd_mpu"]], params, TARGETS[target])["designs"]["sd_mpu"]
+    assert entry["numbers"]["other"] == 0 and entry["memory_bits"] > 50_000
+    if target == "ecp5":
+        # Two products a multiplier in the lanes: 4 lanes of 4.
+        assert entry["numbers"]["DSP"] >= 8
+
+
+@pytest.mark.full
+def test_the_default_engine_takes_no_more_than_it_should_of_the_ulx3s():
+    params = resolve("ulx3s-85f")
+    entry = area_report([DESIGNS["sd_mpu"]], params, TARGETS["ecp5"])["designs"]["sd_mpu"]
+    numbers = entry["numbers"]
+    # A CCU2C takes the place of two LUT4, a DPR16X4 that of six.
+    luts = numbers["LUT4"] + 2 * numbers["CCU2C"] + 6 * numbers["DPR16X4"]
+    assert luts <= 0.60 * 83_640
+    assert numbers["DSP"] <= 156 and numbers["EBR"] <= 208 and numbers["FF"] <= 83_640

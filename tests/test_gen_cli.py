@@ -190,7 +190,7 @@ def test_bad_config_file(tmp_path, text, message):
 
 
 def test_defaults_are_the_default_preset():
-    assert resolve() == APT_PRESETS[DEFAULT_PRESET] == AptParams()
+    assert resolve() == APT_PRESETS[DEFAULT_PRESET] == AptParams(vpu_lanes=8)
     assert apply_settings(AptParams(), []) == AptParams()
 
 

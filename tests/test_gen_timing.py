@@ -15,8 +15,10 @@ from gen.area_targets import TARGETS
 from gen.config import resolve
 from gen.designs import DESIGNS
 from gen.harness import Harness
+from gen.presets import APT_PRESETS
 from gen.synthesis import synthesize
 from gen.timing import BOARDS, critical_path, timing_report
+from gen.toolchain import ToolError
 from gen.verilog import verilog_text
 from golden.cli.entry import run_cli
 
@@ -115,7 +117,7 @@ def test_a_path_that_starts_without_a_name():
 @pytest.mark.parametrize("arguments, message", [
     ([], r"Missing argument 'DESIGN'\."),
     (["nothing"], r"unknown design 'nothing'; the designs are bank_memory, .*"),
-    (["dp_mac", "--board", "none"], r"unknown board 'none'; the boards are ulx3s-85f"),
+    (["dp_mac", "--board", "none"], r"unknown board 'none'; the boards are ulx3s-85f, icepi-zero"),
     (["dp_mac", "--seeds", "0"], r"Invalid value for '--seeds': 0 is not in the range 1<=x<=100\."),
     (["dp_mac", "--seeds", "x"], r"Invalid value for '--seeds': 'x' is not a valid .*"),
     (["dp_mac", "--preset", "big"], r"unknown preset 'big'; the presets are tiny, .*"),
@@ -152,6 +154,36 @@ def test_report_of_a_small_design(tmp_path, capsys):
     path_ns = sum(entry["logic_ns"] + entry["routing_ns"] for entry in report["critical_path"])
     assert path_ns == pytest.approx(1000 / report["fmax_mhz"], rel=0.02)
     assert f"{report['fmax_mhz']:.1f} MHz" in out and report["critical_path"][-1]["signal"] in out
+
+
+def test_every_board_has_a_preset():
+    assert set(BOARDS) <= set(APT_PRESETS)
+
+
+def test_the_board_decides_the_preset(monkeypatch, capsys):
+    seen = []
+
+    def report(design, params, board, seeds, progress):
+        seen.append((params, board.name, seeds))
+        raise ToolError("enough")
+    monkeypatch.setattr("gen.timing.timing_report", report)
+    for arguments in (["sd_mpu"], ["sd_mpu", "--board", "icepi-zero"],
+                      ["tafa", "--board", "icepi-zero", "--preset", "tiny", "--seeds", "2"],
+                      ["tafa", "--board", "icepi-zero", "--set", "tile_q=64"]):
+        status, _, err = gen(["timing", *arguments], capsys)
+        assert status and err == "gen: error: enough\n"
+    icepi = APT_PRESETS["icepi-zero"]
+    assert seen == [(APT_PRESETS["ulx3s-85f"], "ulx3s-85f", 1), (icepi, "icepi-zero", 1),
+                    (APT_PRESETS["tiny"], "icepi-zero", 2),
+                    (dataclasses.replace(icepi, tile_q=64), "icepi-zero", 3)]
+
+
+@pytest.mark.full
+def test_the_engine_fits_the_icepi_zero():
+    report = timing_report(DESIGNS["sd_mpu"], resolve("icepi-zero"), BOARDS["icepi-zero"], 1)
+    used = report["utilization_with_harness"]
+    assert all(numbers["used"] <= numbers["available"] for numbers in used.values())
+    assert used["DP16KD"]["used"] <= 56 and used["MULT18X18D"]["used"] <= 28
 
 
 @pytest.mark.full

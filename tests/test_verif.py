@@ -14,6 +14,7 @@ from amaranth.lib import data, enum
 
 import verif.runner
 from gen.designs import DESIGNS
+from gen.presets import APT_PRESETS
 from gen.verilog import shape_layout
 from golden.apt.params import AptParams
 from golden.common.errors import UserError
@@ -154,7 +155,8 @@ def test_builds_leave_a_path_with_a_space(tmp_path, monkeypatch):
     (["--simulator", "nope"],
      "Invalid value for '--simulator': 'nope' is not one of 'verilator', 'icarus'."),
     (["--seed", "-1"], "Invalid value for '--seed': -1 is not in the range 0<=x<=2147483647."),
-    (["--preset", "nope"], "unknown preset 'nope'; the presets are tiny, ulx3s-85f, paper"),
+    (["--preset", "nope"],
+     f"unknown preset 'nope'; the presets are {', '.join(APT_PRESETS)}"),
 ])
 def test_bad_input_is_one_line_and_status_2(arguments, message):
     done = subprocess.run([sys.executable, "-m", "verif", *arguments], cwd=ROOT, text=True,

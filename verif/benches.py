@@ -14,14 +14,14 @@ BENCHES = {
     ],
     "quantizer": [
         {},
-        {"split": "truncate", "multiplier_style": "dsp", "vpu_lanes": 4, "head_dim": 10},
+        {"split": "truncate", "multiplier_style": "dsp", "vpu_lanes": 16, "head_dim": 10},
         {"split": "truncate", "segment_bits": 8, "vpu_lanes": 3, "head_dim": 7, "tile_q": 6,
          "tile_k": 30},
         {"segment_bits": 3, "vpu_lanes": 5, "head_dim": 7, "tile_q": 10, "tile_k": 20},
     ],
     "data_aligner": [
         {},
-        {"head_dim": 72, "vpu_lanes": 8, "beat_bytes": 8, "split": "truncate", "tile_q": 12,
+        {"head_dim": 72, "vpu_lanes": 16, "beat_bytes": 8, "split": "truncate", "tile_q": 12,
          "tile_k": 20},
         {"head_dim": 7, "vpu_lanes": 5, "segment_bits": 3, "beat_bytes": 3, "tile_q": 6,
          "tile_k": 20},
@@ -32,18 +32,19 @@ BENCHES = {
     ],
     "mask_generator": [
         {},
+        {"vpu_lanes": 16},
         {"lanes": 3, "vpu_lanes": 5, "tile_q": 6, "tile_k": 13},
     ],
     "mask_encoder": [
         {},
-        {"codec": "rowcol"},
+        {"codec": "rowcol", "vpu_lanes": 16},
         {"lanes": 3, "vpu_lanes": 5, "tile_q": 7, "tile_k": 11, "codec": "block",
          "block_rows": 3, "block_cols": 4},
         {"lanes": 3, "vpu_lanes": 5, "tile_q": 6, "tile_k": 10, "codec": "rowcol"},
     ],
     "mask_decoder": [
         {},
-        {"codec": "rowcol"},
+        {"codec": "rowcol", "vpu_lanes": 16},
         {"lanes": 3, "tile_q": 8, "tile_k": 10, "codec": "block", "block_rows": 3,
          "block_cols": 5},
         {"lanes": 3, "tile_q": 6, "tile_k": 10, "codec": "rowcol", "rowcol_decode": "and"},
@@ -68,7 +69,7 @@ BENCHES = {
     ],
     "vpu": [
         {},
-        {"vpu_lanes": 8, "tile_q": 12, "tile_k": 48, "exp2": "table"},
+        {"vpu_lanes": 16, "tile_q": 12, "tile_k": 48, "exp2": "table"},
         {"vpu_lanes": 4, "tile_q": 20, "tile_k": 24},
         {"lanes": 4, "tile_q": 4, "tile_k": 8, "vpu_lanes": 32, "segment_bits": 5},
     ],
@@ -79,7 +80,7 @@ BENCHES = {
     ],
     "list_builder": [
         {},
-        {"vpu_lanes": 8, "tile_q": 12, "tile_k": 48, "segment_bits": 5},
+        {"vpu_lanes": 16, "tile_q": 12, "tile_k": 48, "segment_bits": 5},
         {"vpu_lanes": 4, "tile_q": 20, "tile_k": 24},
         {"lanes": 4, "tile_q": 4, "tile_k": 8, "vpu_lanes": 32, "segment_bits": 5},
     ],
