@@ -37,6 +37,7 @@ BENCHES = {
     ],
     "mask_encoder": [
         {},
+        {"vpu_lanes": 16},
         {"codec": "rowcol", "vpu_lanes": 16},
         {"lanes": 3, "vpu_lanes": 5, "tile_q": 7, "tile_k": 11, "codec": "block",
          "block_rows": 3, "block_cols": 4},
@@ -44,6 +45,7 @@ BENCHES = {
     ],
     "mask_decoder": [
         {},
+        {"vpu_lanes": 16},
         {"codec": "rowcol", "vpu_lanes": 16},
         {"lanes": 3, "tile_q": 8, "tile_k": 10, "codec": "block", "block_rows": 3,
          "block_cols": 5},

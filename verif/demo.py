@@ -36,10 +36,10 @@ from .runner import build_root, require_simulator, run_benches
 #: The run and the tile: animals, fluent3d, seed 3; half way, the last layer.
 CATEGORY, STYLE, SEED = 2, 2, 3
 STEP, LAYER, HEAD, QUERY0, KEY0 = 14, 9, 2, 704, 896
-#: The path of a mask from P' to addresses, and the arithmetic that the addresses feed.
 #: Blocks whose area is shown, with the baseline of one; larger ones take too long here.
 _AREA = ("bank_memory", "data_aligner", "mask_generator", "mask_encoder", "mask_decoder",
          "address_translator", "list_builder", "dp_mac")
+#: The path of a mask from P' to addresses, and the arithmetic that the addresses feed.
 BENCHES = ("mask_generator", "mask_encoder", "mask_decoder", "address_translator", "dp_mac")
 
 
