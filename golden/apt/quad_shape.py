@@ -5,12 +5,14 @@ import math
 from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
 
 
-__all__ = ["BLOCK_KEYS", "OWNERS", "QuadShape"]
+__all__ = ["BLOCK_KEYS", "MOST_KEYS", "OWNERS", "QuadShape"]
 
 #: Owners of query rows, and with them the rows of a mask block.
 OWNERS = 4
 #: Keys of a mask block.
 BLOCK_KEYS = 8
+#: Keys of the longest tile.
+MOST_KEYS = 512
 
 
 class QuadShape:
@@ -31,7 +33,7 @@ class QuadShape:
             check_choice(self, field, wanted)
         check_int(self, "multipliers", low=2, high=64, multiple_of=2)
         check_int(self, "tile_q", low=OWNERS, high=256, multiple_of=OWNERS)
-        check_int(self, "tile_k", low=BLOCK_KEYS, high=512, multiple_of=BLOCK_KEYS)
+        check_int(self, "tile_k", low=BLOCK_KEYS, high=MOST_KEYS, multiple_of=BLOCK_KEYS)
         check_int(self, "vpu_lanes", low=OWNERS, high=OWNERS * BLOCK_KEYS, multiple_of=OWNERS)
         check_choice(self, "vpu_lanes", (4, 8, 16, 32))
 

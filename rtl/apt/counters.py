@@ -4,6 +4,8 @@ from amaranth import *
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from golden.apt.quad_shape import MOST_KEYS, OWNERS
+
 from .component import AptComponent
 
 
@@ -12,8 +14,8 @@ __all__ = ["COUNTERS", "COUNTER_BITS", "Counters"]
 #: Bits of a counter; it wraps.
 COUNTER_BITS = 32
 
-#: Elements of a block row's lists at most: four rows of the longest tile.
-_BLOCK_ROW = 4 * 512
+#: Elements of a block row's lists at most.
+_BLOCK_ROW = OWNERS * MOST_KEYS
 
 #: Counters and how much each may count in a cycle. Phases: cycles in which the array is in QK, in
 #: PV, or waits for K, V or element lists. Work: blocks of QK in low and in high precision; elements
@@ -23,7 +25,7 @@ _BLOCK_ROW = 4 * 512
 COUNTERS = {
     "cycles": 1, "busy": 1, "qk": 1, "pv": 1, "wait_k": 1, "wait_v": 1, "wait_lists": 1,
     "lp_blocks": 1, "hp_blocks": 1, "elements": _BLOCK_ROW, "hp_elements": _BLOCK_ROW,
-    "pv_passes": 4, "pv_wait_flush": 4, "pv_wait_row": 4, "pv_imbalance": 4,
+    "pv_passes": OWNERS, "pv_wait_flush": OWNERS, "pv_wait_row": OWNERS, "pv_imbalance": OWNERS,
     "read_beats": 1, "written_beats": 1, "port_idle": 1,
 }
 

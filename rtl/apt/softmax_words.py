@@ -15,6 +15,7 @@ from .qk_words import LOGIT_BITS
 __all__ = ["LOGIT_BITS", "code_row", "element", "key_block_bits", "list_entries", "list_header",
            "logit_word", "part_bits", "probability_word", "row_block_bits", "row_word"]
 
+
 def key_block_bits(params):
     """Bits of a key block's number in its tile, at least one."""
     return max(1, ceil_log2(params.key_blocks))
