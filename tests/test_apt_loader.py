@@ -13,7 +13,7 @@ from golden.apt.params import AptParams
 from rtl.apt.burst_splitter import BurstSplitter
 from rtl.apt.loader import Loader
 from rtl.apt.memory_port import MemoryPort
-from rtl.apt.panel_port import LoadKind
+from rtl.apt.panel_port import LoadKind, k_address, kv_part_bits, kv_parts, v_address
 from rtl.common.stream import connect_streams
 from tests.sim import coin, run_streams, simulate
 from verif.common.memory_model import BurstMemory, Request, Timing
@@ -28,6 +28,8 @@ SHAPES = [
 ]
 NAMES = {LoadKind.Q: "q", LoadKind.K: "k", LoadKind.V: "v", LoadKind.CODE: "code",
          LoadKind.STATE: "state", LoadKind.ROWS: "rows"}
+WRITES = ("q_write", "kv_write")
+STREAMS = ("code", "state", "rows")
 FAST = Timing()
 SLOW = Timing(latency=(3, 60), throttle=(0.5, 0.5, 0.4), requests=2)
 
@@ -81,27 +83,47 @@ class Contents:
                       ((0, 8), (0, 2 * max(p.pv_width, p.qk_width))))
         rows = len(part) - 8
         segments = [x.tolist() for x in split(part, p)]
+        if kind is not LoadKind.Q:
+            return self._kv_writes(kind, rows, segments, buffer)
         writes = []
+        for first in range(0, rows, 4):
+            for lsb in range(2):
+                for chunk in range(p.qk_chunks):
+                    columns = slice(chunk * p.qk_width, (chunk + 1) * p.qk_width)
+                    writes.append(({"row_block": first // 4, "chunk": chunk, "lsb": lsb,
+                                    "buffer": buffer},
+                                   [row[columns] for row in segments[lsb][first:first + 4]]))
+        return writes
+
+    def _kv_writes(self, kind, rows, segments, buffer):
+        """Writes of K or V: the address, which part, and its bits."""
+        p, writes = self.params, []
+
+        def write(layout, where, values):
+            bits = sum((value & (1 << p.segment_bits) - 1) << index * p.segment_bits
+                       for index, value in enumerate(values))
+            word = layout(p).const(where).as_bits()
+            for part in range(kv_parts(p)):
+                writes.append((word, int(kind is LoadKind.V), part,
+                               bits >> part * kv_part_bits(p) & (1 << kv_part_bits(p)) - 1))
         if kind is LoadKind.V:
             for key in range(rows):
                 for lsb in range(2):
                     for number in range(p.column_passes):
                         first = number * p.pv_width
-                        writes.append(({"pass_": number, "lsb": lsb, "key": key,
-                                        "buffer": buffer},
-                                       segments[lsb][key][first:first + p.pv_width]))
+                        write(v_address, {"pass_": number, "lsb": lsb, "key": key,
+                                          "buffer": buffer},
+                              segments[lsb][key][first:first + p.pv_width])
             return writes
-        block, step_rows = (4, 4) if kind is LoadKind.Q else (8, p.step_keys)
-        for first in range(0, rows, block):
+        for first in range(0, rows, 8):
             for lsb in range(2):
-                for step in range(block // step_rows):
+                for step in range(8 // p.step_keys):
                     for chunk in range(p.qk_chunks):
-                        where = {"chunk": chunk, "lsb": lsb, "buffer": buffer}
-                        where |= ({"row_block": first // 4} if kind is LoadKind.Q else
-                                  {"key_block": first // 8, "step": step})
-                        top, left = first + step * step_rows, chunk * p.qk_width
-                        writes.append((where, [row[left:left + p.qk_width] for row
-                                               in segments[lsb][top:top + step_rows]]))
+                        top, left = first + step * p.step_keys, chunk * p.qk_width
+                        write(k_address, {"chunk": chunk, "lsb": lsb, "buffer": buffer,
+                                          "key_block": first // 8, "step": step},
+                              [value for row in segments[lsb][top:top + p.step_keys]
+                               for value in row[left:left + p.qk_width]])
         return writes
 
     def expected(self, kind, tile, buffer):
@@ -109,7 +131,7 @@ class Contents:
         p, layout = self.params, self.layout
         if kind in (LoadKind.Q, LoadKind.K, LoadKind.V):
             name = NAMES[kind]
-            return {f"{name}_write": self._operand(kind, tile, buffer),
+            return {WRITES[kind is not LoadKind.Q]: self._operand(kind, tile, buffer),
                     "scale": [(kind.value, buffer, int(self.scales[name][tile]))]}
         i, j = divmod(tile, layout.key_tiles) if kind is not LoadKind.ROWS else (tile, 0)
         first = i * p.tile_q
@@ -139,10 +161,6 @@ class Loading(wiring.Component):
         return m
 
 
-WRITES = ("q_write", "k_write", "v_write")
-STREAMS = ("code", "state", "rows")
-
-
 async def attach(ctx, port, reset, memory, log, over):
     """A memory at a port until something is in ``over``; requests go to ``log``."""
     while not over:
@@ -168,11 +186,11 @@ def plain(name, bits, shape):
         return bits
     payload = shape.from_bits(bits)
     if name in WRITES:
+        address, word = payload.address, payload.data
+        if name == "kv_write":
+            return address.word, address.v, payload.part, word
         names = shape.members["address"].members
-        word = payload.data
-        if name == "v_write":
-            return {key: payload.address[key] for key in names}, list(word)
-        return {key: payload.address[key] for key in names}, [list(row) for row in word]
+        return {key: address[key] for key in names}, [list(row) for row in word]
     names = {"scale": ("kind", "buffer", "value"), "done": ("kind", "buffer"),
              "state": ("row", "s"), "rows": ("row", "c", "reference")}[name]
     values = [payload[key] for key in names]
@@ -320,7 +338,7 @@ def test_resets_in_mid_burst():
 
 @pytest.mark.parametrize("kind", [LoadKind.K, LoadKind.V, LoadKind.Q])
 def test_latency_and_rate(kind):
-    # Words of K and V are three beats of the default shape and words of Q one and a half.
+    # Parts of words of K and V are a beat of the default shape and words of Q one and a half.
     params = AptParams(tile_q=16, tile_k=16, head_dim=32)
     contents = Contents(params, 32)
     orders = [(kind, 0, 0), (kind, 1, 1), (kind, 0, 0)]
@@ -331,8 +349,8 @@ def test_latency_and_rate(kind):
     dut = Loader(params)
     assert dut.throughput == "a beat or a word a cycle, whichever is narrower"
     assert times["request"][0] - times["command"][0] == dut.request_latency == 4
-    name = f"{NAMES[kind]}_write"
-    first = 3 if kind is not LoadKind.Q else 2
+    name = WRITES[kind is not LoadKind.Q]
+    first = 1 if kind is not LoadKind.Q else 2
     assert times[name][0] - times["read"][first] == dut.latency == 1
     assert times["scale"][0] - times["read"][0] == 1
     # Bursts are asked for ahead of data, so after the first latency beats come without a gap,

@@ -45,7 +45,7 @@ def qk_cycles(query, keys, hp, params):
             columns = slice(chunk * params.qk_width, (chunk + 1) * params.qk_width)
             cycles.append({"qk": 1, "first": 0, "last": 0, "low": int(not hp),
                            "shift": int((of_q + of_k in ("HL", "LL")) and chunk == 0),
-                           "q": q[of_q][columns].tolist(), "k": k[of_k][:, columns].tolist()})
+                           "b": q[of_q][columns].tolist(), "a": k[of_k][:, columns].tolist()})
     cycles[0]["first"] = cycles[-1]["last"] = 1
     return cycles, [int(dot(query, key, hp, params)) for key in keys]
 
@@ -53,7 +53,7 @@ def qk_cycles(query, keys, hp, params):
 def pv_cycles(p, v):
     """Cycles of a run of segments ``p [n]`` with ``v [n, multipliers]``, and its sums."""
     cycles = [{"qk": 0, "first": int(k == 0), "last": int(k == len(p) - 1),
-               "p": int(one), "v": row.tolist()}
+               "b": [int(one)] * (len(row) // 2), "a": row.reshape(2, -1).tolist()}
               for k, (one, row) in enumerate(zip(p, v, strict=True))]
     return cycles, (p @ v).tolist()
 
@@ -112,9 +112,8 @@ def run(params, cycles):
             payload = {"valid": 0, "qk": int(rng.integers(2)), "first": int(rng.integers(2)),
                        "shift": int(rng.integers(2)), "last": int(rng.integers(2)),
                        "low": int(rng.integers(2)),
-                       "k": noise((2, params.qk_width)).tolist(),
-                       "q": noise(params.qk_width).tolist(),
-                       "v": noise(params.multipliers).tolist(), "p": int(noise())}
+                       "a": noise((2, params.qk_width)).tolist(),
+                       "b": noise(params.qk_width).tolist()}
             if cycle < len(cycles) and cycles[cycle] is not None:
                 payload.update(valid=1, **cycles[cycle])
             await driver.cycle(**payload)

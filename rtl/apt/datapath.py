@@ -115,9 +115,8 @@ class Datapath(AptComponent):
         """What the loader brings, to its place."""
         done = loader.done
         m.d.comb += [
-            array.k_write.eq(loader.k_write),
             array.q_write.eq(loader.q_write),
-            array.v_write.eq(loader.v_write),
+            array.kv_write.eq(loader.kv_write),
             controller.scale.valid.eq(loader.scale.valid),
             controller.scale.p.kind.eq(loader.scale.kind),
             controller.scale.p.scale.eq(loader.scale.value),

@@ -47,9 +47,12 @@ class Loader(AptComponent):
         Their beats.
     scale : ``{valid, kind, buffer, value}``
         A tile's scale word, before its first word.
-    q_write, k_write, v_write : ``{valid, address, data}``
-        A word for a memory; ``address`` as a number is its address, see
-        :func:`~rtl.apt.panel_port.k_address` and its like.
+    q_write : ``{valid, address, data}``
+        A word for the memory of Q; ``address`` as a number is its address, see
+        :func:`~rtl.apt.panel_port.q_address`.
+    kv_write : ``{valid, address, part, data}``
+        A part of a word for the memories of K and V, see
+        :func:`~rtl.apt.panel_port.kv_write`.
     code : :py:`Out(stream.Signature(2 * params.key_blocks))`
         Flag pairs of block rows.
     state : :py:`Out(stream)` of ``{row, s}``

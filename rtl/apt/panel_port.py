@@ -3,13 +3,13 @@
 from amaranth import Signal, signed
 from amaranth.lib import data, enum
 
-from golden.common.checks import ceil_log2
+from golden.common.checks import ceil_div, ceil_log2
 
 
 __all__ = ["ADDRESS_BITS", "BURST_BITS", "COUNT_BITS", "LARGEST_BURST", "LoadKind", "StoreKind",
-           "burst", "check_burst_beats", "command", "k_address", "k_write", "memory_request",
-           "memory_write", "q_address", "q_write", "round_robin", "state_word", "v_address",
-           "v_write"]
+           "burst", "check_burst_beats", "command", "k_address", "kv_address", "kv_part_bits",
+           "kv_parts", "kv_write", "memory_request", "memory_write", "q_address", "q_write",
+           "round_robin", "state_word", "v_address"]
 
 #: Addresses count beats.
 ADDRESS_BITS = 32
@@ -92,9 +92,28 @@ def v_address(params):
         "pass_": ceil_log2(params.column_passes), "lsb": 1, "key": params.key_bits, "buffer": 1})
 
 
-def _words(params, rows, columns):
-    return data.ArrayLayout(
-        data.ArrayLayout(signed(params.segment_bits), columns), rows)
+def kv_address(params):
+    """A word of K or, with ``v``, of V: both lie in one memory, their words are equally wide.
+    ``word`` is a :func:`k_address` or :func:`v_address` as a number."""
+    return data.StructLayout({
+        "word": max(k_address(params).size, v_address(params).size), "v": 1})
+
+
+def _kv_bits(params):
+    """Bits of a word of K or V in a panel, whole bytes."""
+    return 8 * ceil_div(params.pv_width * params.segment_bits, 8)
+
+
+def kv_part_bits(params):
+    """Bits of a part of such a word: as few as take a beat a cycle, so that the way from the
+    loader to the copies of the memory is no wider than the port."""
+    bits = _kv_bits(params)
+    return next(part for part in range(min(params.beat_bits, bits), bits + 1) if bits % part == 0)
+
+
+def kv_parts(params):
+    """Parts of a word of K or V."""
+    return _kv_bits(params) // kv_part_bits(params)
 
 
 def memory_write(address, word):
@@ -102,17 +121,16 @@ def memory_write(address, word):
     return data.StructLayout({"valid": 1, "address": address, "data": word})
 
 
-def k_write(params):
-    return memory_write(k_address(params), _words(params, params.step_keys, params.qk_width))
-
-
 def q_write(params):
-    return memory_write(q_address(params), _words(params, params.block_rows, params.qk_width))
+    channels = data.ArrayLayout(signed(params.segment_bits), params.qk_width)
+    return memory_write(q_address(params), data.ArrayLayout(channels, params.block_rows))
 
 
-def v_write(params):
-    return memory_write(v_address(params),
-                        data.ArrayLayout(signed(params.segment_bits), params.pv_width))
+def kv_write(params):
+    """A part of a word, the lowest first."""
+    return data.StructLayout({
+        "valid": 1, "address": kv_address(params), "part": ceil_log2(kv_parts(params)),
+        "data": kv_part_bits(params)})
 
 
 def state_word(params):

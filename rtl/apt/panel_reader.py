@@ -9,7 +9,18 @@ from golden.common.checks import ceil_div, ceil_log2
 from rtl.common.gearbox import Gearbox
 
 from .component import AptComponent
-from .panel_port import COUNT_BITS, LoadKind, k_write, q_write, state_word, v_write
+from .panel_port import (
+    COUNT_BITS,
+    LoadKind,
+    k_address,
+    kv_part_bits,
+    kv_parts,
+    kv_write,
+    q_address,
+    q_write,
+    state_word,
+    v_address,
+)
 from .row_words import row_word
 
 
@@ -28,8 +39,7 @@ def loaded_ports(params):
         "scale": Out(data.StructLayout({"valid": 1, "kind": LoadKind, "buffer": 1,
                                         "value": SCALE_BITS})),
         "q_write": Out(q_write(params)),
-        "k_write": Out(k_write(params)),
-        "v_write": Out(v_write(params)),
+        "kv_write": Out(kv_write(params)),
         "code": Out(stream.Signature(2 * params.key_blocks)),
         "state": Out(stream.Signature(state_word(params))),
         "rows": Out(stream.Signature(row_word(params))),
@@ -97,12 +107,13 @@ class PanelReader(AptComponent):
     def elaborate(self, platform):
         m = Module()
         params = self._params
-        operands = {LoadKind.Q: self.q_write, LoadKind.K: self.k_write, LoadKind.V: self.v_write}
+        addresses = {LoadKind.Q: q_address(params), LoadKind.K: k_address(params),
+                     LoadKind.V: v_address(params)}
         streams = {LoadKind.CODE: self.code, LoadKind.STATE: self.state, LoadKind.ROWS: self.rows}
-        widths = {kind: 8 * ceil_div(len(port.data.as_value()), 8)
-                  for kind, port in operands.items()}
-        widths |= {LoadKind.CODE: 2 * params.key_blocks, LoadKind.STATE: params.state_bits,
-                   LoadKind.ROWS: 32}
+        widths = {LoadKind.Q: 8 * ceil_div(len(self.q_write.data.as_value()), 8),
+                  LoadKind.K: kv_part_bits(params), LoadKind.V: kv_part_bits(params),
+                  LoadKind.CODE: 2 * params.key_blocks, LoadKind.STATE: params.state_bits,
+                  LoadKind.ROWS: 32}
         gearboxes = {}
         for width in widths.values():
             if width not in gearboxes:
@@ -119,6 +130,7 @@ class PanelReader(AptComponent):
         beats, words = Signal(COUNT_BITS, reset_less=True), Signal(COUNT_BITS, reset_less=True)
         last_beat, last_word = Signal(reset_less=True), Signal(reset_less=True)
         take, moved, emit, finish = Signal(), Signal(), Signal(), Signal()
+        word = Signal()  # the last part of one leaves; only words of K and V have more
         outputs = [gearbox.o for gearbox in gearboxes.values()]
         m.d.comb += [
             self.tile.ready.eq(~busy | finish),
@@ -132,7 +144,7 @@ class PanelReader(AptComponent):
         next_beats, next_words = Signal(COUNT_BITS), Signal(COUNT_BITS)
         m.d.comb += [
             next_beats.eq(Mux(take, self.tile.p.beats, beats - moved)),
-            next_words.eq(Mux(take, self.tile.p.words, words - emit)),
+            next_words.eq(Mux(take, self.tile.p.words, words - word)),
         ]
         m.d.sync += [
             beats.eq(next_beats),
@@ -143,7 +155,7 @@ class PanelReader(AptComponent):
         ]
         with m.If(take):
             m.d.sync += [kind.eq(self.tile.p.kind), buffer.eq(self.tile.p.buffer)]
-        with m.Elif(emit & last_word):
+        with m.Elif(word & last_word):
             m.d.sync += live.eq(0)
 
         def feed_of(which):
@@ -163,7 +175,7 @@ class PanelReader(AptComponent):
                              self.scale.value.eq(Cat(self.scale.value[8:], self.read.payload))]
         with m.If(take):
             operand = Signal()
-            m.d.comb += operand.eq(Cat(self.tile.p.kind == kind for kind in operands).any())
+            m.d.comb += operand.eq(Cat(self.tile.p.kind == kind for kind in addresses).any())
             m.d.sync += [
                 head.eq(operand),
                 feed.eq(feed_of(self.tile.p.kind) & (~operand).replicate(len(feed))),
@@ -182,8 +194,13 @@ class PanelReader(AptComponent):
             self.done.buffer.eq(buffer),
         ]
 
+        p, parts = params, kv_parts(params)
+        kinds = list(widths)
+        of_kv = live[kinds.index(LoadKind.K)] | live[kinds.index(LoadKind.V)]
+        part = _count_up(m, emit & of_kv, take, {"part": parts})["part"]
+        m.d.comb += word.eq(emit & (~of_kv | (part == parts - 1)))
+
         # Words, and their places. Only streams can hold a gearbox up.
-        p = params
         counters = {
             LoadKind.Q: {"chunk": p.qk_chunks, "lsb": 2, "row_block": p.row_blocks},
             LoadKind.K: {"chunk": p.qk_chunks, "step": p.block_steps, "lsb": 2,
@@ -193,16 +210,29 @@ class PanelReader(AptComponent):
             LoadKind.ROWS: {"row": p.tile_q},
         }
         stalls = {width: [] for width in gearboxes}
+        operand_addresses = {kind: Signal(layout, name=f"{kind.name.lower()}_address")
+                             for kind, layout in addresses.items()}
+        q_word, kv_word = (gearboxes[widths[kind]].o for kind in (LoadKind.Q, LoadKind.V))
+        is_v = live[kinds.index(LoadKind.V)]
+        m.d.comb += [
+            self.q_write.valid.eq(q_word.valid & live[kinds.index(LoadKind.Q)]),
+            self.q_write.data.eq(q_word.p.bits),
+            self.q_write.address.eq(operand_addresses[LoadKind.Q]),
+            self.kv_write.valid.eq(kv_word.valid & of_kv),
+            self.kv_write.data.eq(kv_word.p.bits),
+            self.kv_write.part.eq(part),
+            self.kv_write.address.v.eq(is_v),
+            self.kv_write.address.word.eq(Mux(is_v, operand_addresses[LoadKind.V].as_value(),
+                                              operand_addresses[LoadKind.K].as_value())),
+        ]
         for index, (its, width) in enumerate(widths.items()):
             o = gearboxes[width].o
-            places = _count_up(m, emit, take, counters.get(its, {}))
-            if its in operands:
-                port = operands[its]
+            places = _count_up(m, word, take, counters.get(its, {}))
+            if its in addresses:
+                address = operand_addresses[its]
                 m.d.comb += [
-                    port.valid.eq(o.valid & live[index]),
-                    port.data.eq(o.p.bits),
-                    port.address.buffer.eq(buffer),
-                    *(port.address[name].eq(place) for name, place in places.items()),
+                    address.buffer.eq(buffer),
+                    *(address[name].eq(place) for name, place in places.items()),
                 ]
                 continue
             port = streams[its]

@@ -1,23 +1,15 @@
-"""One owner of query rows: its lanes and its copy of the V tile."""
+"""One owner of query rows: its lanes and its copy of the tiles of K and V."""
 
 from amaranth import *
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
-from rtl.common.stream import travel_along
-
 from .component import AptComponent
-from .panel_port import v_address, v_write
+from .panel_port import kv_address, kv_part_bits, kv_parts, kv_write
 from .quad_lane import QuadLane
 
 
-__all__ = ["Quad", "k_word", "q_word", "qk_control"]
-
-
-def k_word(params):
-    """One read of the K memory: channels of the keys of a step."""
-    channels = data.ArrayLayout(signed(params.segment_bits), params.qk_width)
-    return data.ArrayLayout(channels, params.step_keys)
+__all__ = ["Quad", "q_word", "qk_control"]
 
 
 def q_word(params):
@@ -31,11 +23,13 @@ def qk_control():
 
 
 class Quad(AptComponent):
-    """``owner_lanes`` lanes, two buffers of V, and the registers at their border.
+    """``owner_lanes`` lanes, two buffers of K and of V, and the registers at their border.
 
-    K and Q words come read, and are registered here once more, since all owners share them; V is
-    read here. So both take three cycles from their addresses to the lanes (:attr:`operand_latency`)
-    and QK and PV may follow each other without a gap.
+    QK and PV take turns, so one read port serves both: a word of K, channels of ``2 owner_lanes``
+    keys, is as wide as one of V, columns of a key, and each lane takes the same part of either.
+    A copy of K for each owner costs block RAM; it saves a word as wide as the array on its way
+    across the device, and a multiplexer in front of every multiplier. Words of Q come read: an
+    owner's part of them is narrow.
 
     Parameters
     ----------
@@ -44,12 +38,15 @@ class Quad(AptComponent):
 
     Members
     -------
-    k, q, qk : :py:`In(...)`
-        Words and what to do with them, two cycles after their addresses.
-    v_write : :py:`In(v_write(params))`
+    kv_write : :py:`In(kv_write(params))`
+        A loaded part of a word.
+    address : :py:`In(kv_address(params))`
+        What the lanes read.
+    q, qk : :py:`In(...)`
+        A word of Q and what to do with the operands of QK, a cycle after their address.
     pv : :py:`In(...)`
-        Address in the V memory, and with it ``valid``, the probability segment ``p``, and whether
-        it is the ``first`` or ``last`` element of a run.
+        ``valid``, the probability segment ``p``, and whether it is the ``first`` or ``last``
+        element of a run, a cycle after its address.
     sums_valid, sums : :py:`Out(...)`
         Dot products of the owner's row, two a lane: ``operand_latency + lane.sums_latency`` after
         the address of the last word.
@@ -57,8 +54,8 @@ class Quad(AptComponent):
         Sums of a run, ``multipliers`` a lane.
     """
 
-    #: Cycles from an address of K, Q or V to the lanes.
-    operand_latency = 3
+    #: Cycles from an address to the lanes: a register, and the memory.
+    operand_latency = 2
 
     def __init__(self, params):
         super().__init__(params)
@@ -68,11 +65,10 @@ class Quad(AptComponent):
         params.check_quad()
         lanes = params.owner_lanes
         return {
-            "k": In(k_word(params)), "q": In(q_word(params)), "qk": In(qk_control()),
-            "v_write": In(v_write(params)),
+            "kv_write": In(kv_write(params)), "address": In(kv_address(params)),
+            "q": In(q_word(params)), "qk": In(qk_control()),
             "pv": In(data.StructLayout({
-                "valid": 1, "address": v_address(params), "p": signed(params.segment_bits),
-                "first": 1, "last": 1})),
+                "valid": 1, "p": signed(params.segment_bits), "first": 1, "last": 1})),
             "sums_valid": Out(1),
             "sums": Out(data.ArrayLayout(data.ArrayLayout(signed(params.logit_acc_bits), 2),
                                          lanes)),
@@ -91,52 +87,51 @@ class Quad(AptComponent):
         """Cycles from a run's last address to its sums."""
         return self.operand_latency + self._lanes[0].run_latency
 
+    def _memory(self, m):
+        """The word at the address: a memory for each part of it."""
+        params = self._params
+        bits = params.pv_width * params.segment_bits
+        address = Signal(kv_address(params), reset_less=True)
+        late = Signal(kv_write(params), reset_less=True)
+        written = Signal()
+        m.d.sync += [address.eq(self.address), late.eq(self.kv_write),
+                     written.eq(self.kv_write.valid)]
+        words = []
+        for part in range(kv_parts(params)):
+            m.submodules[f"kv_{part}"] = store = memory.Memory(
+                shape=min(kv_part_bits(params), bits - part * kv_part_bits(params)),
+                depth=1 << len(address.as_value()), init=[], attrs={"no_rw_check": 1})
+            write, read = store.write_port(), store.read_port()
+            m.d.comb += [
+                write.addr.eq(late.address),
+                write.data.eq(late.data),
+                write.en.eq(written & (late.part == part)),
+                read.addr.eq(address),
+            ]
+            words.append(read.data)
+        return Cat(words)
+
     def elaborate(self, platform):
         m = Module()
         params = self._params
 
-        columns_layout = v_write(params)["data"].shape
-        m.submodules.v = v = memory.Memory(
-            shape=columns_layout, depth=1 << v_address(params).size, init=[],
-            attrs={"no_rw_check": 1})
-        write, read = v.write_port(), v.read_port()
-        k = Signal(k_word(params), reset_less=True)
-        q = Signal(q_word(params), reset_less=True)
-        columns = Signal(columns_layout, reset_less=True)
-        address = Signal(v_address(params), reset_less=True)
-        late_write = Signal(v_write(params), reset_less=True)
-        m.d.sync += [k.eq(self.k), q.eq(self.q), columns.eq(read.data),
-                     address.eq(self.pv.address), late_write.eq(self.v_write)]
-        m.d.comb += [
-            write.addr.eq(late_write.address),
-            write.data.eq(late_write.data),
-            read.addr.eq(address),
-        ]
-        written = Signal()
-        m.d.sync += written.eq(self.v_write.valid)
-        m.d.comb += write.en.eq(written)
-
-        # The operation is registered in each lane, the operands here.
-        pv, p, run_first, run_last = travel_along(
-            m, 1, self.operand_latency - 1, self.pv.valid, p=self.pv.p, run_first=self.pv.first,
-            run_last=self.pv.last)
-        probability = Signal.like(p, reset_less=True)
-        m.d.sync += probability.eq(p)
-        qk = self.qk
+        word = self._memory(m)
+        lane_bits = params.multipliers * params.segment_bits
+        b = Signal(q_word(params), reset_less=True)
+        m.d.sync += b.as_value().eq(Mux(self.qk.valid, self.q.as_value(),
+                                        self.pv.p.as_unsigned().replicate(params.qk_width)))
+        qk, pv = self.qk, self.pv
         for number, lane in enumerate(self._lanes):
             m.submodules[f"lane_{number}"] = lane
             m.d.comb += [
-                lane.operation.valid.eq(qk.valid | pv),
+                lane.operation.valid.eq(qk.valid | pv.valid),
                 lane.operation.qk.eq(qk.valid),
-                lane.operation.first.eq(Mux(qk.valid, qk.first, run_first)),
+                lane.operation.first.eq(Mux(qk.valid, qk.first, pv.first)),
                 lane.operation.shift.eq(qk.shift),
-                lane.operation.last.eq(Mux(qk.valid, qk.last, run_last)),
+                lane.operation.last.eq(Mux(qk.valid, qk.last, pv.last)),
                 lane.operation.low.eq(qk.low),
-                *(lane.i.k[j].eq(k[2 * number + j]) for j in range(2)),
-                lane.i.q.eq(q),
-                *(lane.i.v[c].eq(columns[number * params.multipliers + c])
-                  for c in range(params.multipliers)),
-                lane.i.p.eq(probability),
+                lane.i.a.as_value().eq(word[number * lane_bits:(number + 1) * lane_bits]),
+                lane.i.b.eq(b),
                 self.sums[number].eq(lane.sums),
                 self.run[number].eq(lane.run),
             ]

@@ -32,18 +32,20 @@ class QuadLane(AptComponent):
     Each cycle is for QK or for PV, in any order and without a bubble. Of the multipliers, pair
     ``s`` shares a factor (:class:`Mul6x2`):
 
-    ``qk`` : two keys times one query, channel ``s`` of a chunk. The products of a key are summed
-        (``t``) and enter its accumulator, in Horner's order of the levels HH, HL + LH, LL::
+    ``qk`` : keys ``a[0]`` and ``a[1]`` times query ``b``, channel ``s`` of a chunk. The products
+        of a key are summed (``t``) and enter its accumulator, in Horner's order of the levels HH,
+        HL + LH, LL::
 
             acc = t if first else (acc << segment_bits) + t if shift else acc + t
 
         At ``last`` the accumulators go to ``sums``, times ``4**segment_bits`` if ``low``.
-    otherwise : columns ``2s`` and ``2s + 1`` of V times one probability. Every product enters an
-        accumulator of its own. At ``last`` the accumulators go to ``run``, and are cleared: what
-        follows is the first of another run, ``first`` need not say so.
+    otherwise : ``a`` holds ``multipliers`` columns of V, and every ``b`` the same probability.
+        Every product enters an accumulator of its own. At ``last`` the accumulators go to
+        ``run``, and are cleared: what follows is the first of another run, ``first`` need not say
+        so.
 
-    ``operation`` comes a cycle before its operands and is registered here: what it says drives
-    every operand's multiplexer, so each lane has a register of its own.
+    ``operation`` comes a cycle before its operands and is registered here: each lane has a
+    register of its own.
 
     Latency: :attr:`sums_latency` cycles from the operands of a ``last`` to ``sums_valid``,
     :attr:`run_latency` to ``run_valid``; both are pulses, and what they announce stays until the
@@ -60,14 +62,13 @@ class QuadLane(AptComponent):
     operation : :py:`In(lane_operation())`
         ``valid``, ``qk``, ``first``, ``shift``, ``last``, ``low`` of the next cycle's operands.
     i : :py:`In(i_layout)`
-        For QK ``k`` (two arrays of ``qk_width`` segments) and ``q`` (one), for PV ``v``
-        (``multipliers``) and ``p``.
+        ``a``: two arrays of ``qk_width`` segments, ``b`` one.
     sums_valid : :py:`Out(1)`
     sums : :py:`Out(data.ArrayLayout(signed(params.logit_acc_bits), 2))`
         Dot products of both keys.
     run_valid : :py:`Out(1)`
     run : :py:`Out(data.ArrayLayout(signed(params.run_bits), params.multipliers))`
-        Sums of a run.
+        Sums of a run, columns in the order of ``a``.
     """
 
     def _ports(self, params):
@@ -76,9 +77,7 @@ class QuadLane(AptComponent):
         channels = data.ArrayLayout(segment, params.qk_width)
         return {
             "operation": In(lane_operation()),
-            "i": In(data.StructLayout({
-                "k": data.ArrayLayout(channels, 2), "q": channels,
-                "v": data.ArrayLayout(segment, params.multipliers), "p": segment})),
+            "i": In(data.StructLayout({"a": data.ArrayLayout(channels, 2), "b": channels})),
             "sums_valid": Out(1),
             "sums": Out(data.ArrayLayout(signed(params.logit_acc_bits), 2)),
             "run_valid": Out(1),
@@ -113,7 +112,7 @@ class QuadLane(AptComponent):
     def throughput(self):
         return f"{self._params.multipliers} products a cycle"
 
-    def _products(self, m, qk):
+    def _products(self, m):
         """Products of all pairs, ``(hi, its carry, lo)`` each; the carry may be ``None``."""
         i = self.i
         products = []
@@ -121,11 +120,10 @@ class QuadLane(AptComponent):
             m.submodules[f"pair_{s}"] = pair = Mul6x2(self._params)
             # Registers of their own, though the multiplier has some: what comes from memories far
             # away has a cycle to the lane, and another to the multiplier.
-            for name, of_qk, of_pv in (("hi", i.k[1][s], i.v[2 * s + 1]),
-                                       ("lo", i.k[0][s], i.v[2 * s]), ("b", i.q[s], i.p)):
+            for name, source in (("hi", i.a[1][s]), ("lo", i.a[0][s]), ("b", i.b[s])):
                 operand = Signal(signed(self._params.segment_bits), name=f"{name}_{s}",
                                  reset_less=True)
-                m.d.sync += operand.eq(Mux(qk, of_qk, of_pv))
+                m.d.sync += operand.eq(source)
                 m.d.comb += getattr(pair, name).eq(operand)
             carry = pair.hi_carry if self._params.multiplier_style == "packed" else None
             products.append((pair.hi_b, carry, pair.lo_b))
@@ -179,7 +177,8 @@ class QuadLane(AptComponent):
         clear = Signal(init=1)
         m.d.sync += [take.eq(valid), end.eq(valid & last), clear.eq(valid & last),
                      self.run_valid.eq(end)]
-        columns = [column for hi, carry, lo in products for column in ((lo, None), (hi, carry))]
+        columns = [(lo, None) for _, _, lo in products]
+        columns += [(hi, carry) for hi, carry, _ in products]
         for c, (product, carry) in enumerate(columns):
             acc = Signal(signed(self._params.run_bits), name=f"acc_{c}", reset_less=True)
             total = Signal.like(acc, name=f"total_{c}")
@@ -195,7 +194,7 @@ class QuadLane(AptComponent):
         m = Module()
         operation = {name: getattr(self.operation, name) for name in lane_operation().members}
         now = dict(zip(operation, travel_along(m, 1, 1, **operation), strict=True))
-        products = self._products(m, now["qk"])
+        products = self._products(m)
         # One register less than the products have: what they enable is registered once more.
         valid, qk, first, shift, last, low = travel_along(m, 1, self._PRODUCT_STAGES - 1, **now)
         self._pv(m, products, valid & ~qk, last)
