@@ -23,13 +23,13 @@ def tiles(rng):
 class World:
     """Everything around the phases, which never has more than two tiles ahead of their use.
 
-    ``chance`` is that of each event in a cycle in which it may happen; ``length`` the cycles of a
-    phase at most.
+    ``chance`` is that of each event in a cycle in which it may happen, but for one that is
+    ``late``; ``length`` the cycles of a phase at most.
     """
 
-    def __init__(self, chance, length, seed):
+    def __init__(self, chance, length, seed, late=None):
         self.rng = np.random.default_rng(seed)
-        self.chance, self.length = chance, length
+        self.chance, self.length, self.late = chance, length, late
         self.tiles = tiles(self.rng)
         self.begun = {"qk": 0, "pv": 0}
         self.ended = {"qk": 0, "pv": 0}
@@ -52,7 +52,9 @@ class World:
     async def run(self, ctx, dut):
         cycle = 0
         while self.ended["pv"] < TILES:
-            events = {name: ok and self.flip() for name, ok in self.may().items()}
+            events = {name: ok and (self.flip() if name != self.late else
+                                    self.rng.random() < 0.01)
+                      for name, ok in self.may().items()}
             for name, event in events.items():
                 ctx.set(getattr(dut, name), int(event))
             if self.begun["qk"] < TILES and (ctx.get(dut.tile.valid) or self.flip()):
@@ -115,6 +117,18 @@ class World:
 @pytest.mark.parametrize("length", [1, 9])
 def test_every_tile_has_both_phases_in_order(chance, length):
     world = World(chance, length, seed=int(10 * chance) + length)
+
+    async def testbench(ctx):
+        await world.run(ctx, dut)
+
+    dut = Phases(PARAMS)
+    simulate(dut, testbench)
+    assert world.begun == {"qk": TILES, "pv": TILES}
+
+
+@pytest.mark.parametrize("late", ["k_loaded", "v_loaded", "listed", "updated"])
+def test_phases_wait_for_what_is_late(late):
+    world = World(0.9, 3, seed=5, late=late)
 
     async def testbench(ctx):
         await world.run(ctx, dut)

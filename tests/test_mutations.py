@@ -76,7 +76,8 @@ MUTANTS = {
         ("rtl/apt/tafa.py", "unknown | empty | (tile.c == _NONE)", "unknown | empty"),
     ],
     "test_apt_rescale.py": [
-        ("rtl/apt/rescale.py", "~empty & (fresh | larger)", "fresh | larger"),
+        ("rtl/apt/rescale.py", "Mux(larger, tile.maximum, old.maximum)",
+         "Mux(fresh, tile.maximum, old.maximum)"),
         ("rtl/apt/rescale.py", "~new.begun | (new.total == 0)", "new.total == 0"),
     ],
     "test_apt_list_builder.py": [

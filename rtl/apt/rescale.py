@@ -169,7 +169,8 @@ class Rescale(AptComponent):
             with m.Case(11):
                 m.d.sync += [
                     new.total.eq(Mux(empty, old.total, Mux(fresh, tile.total, other + scaled))),
-                    new.maximum.eq(Mux(~empty & (fresh | larger), tile.maximum, old.maximum)),
+                    # Where there is nothing the maximum is the lowest that there is.
+                    new.maximum.eq(Mux(larger, tile.maximum, old.maximum)),
                     new.unit.eq(Mux(tile.contributes & (~old.begun | self.o.p.scale_o),
                                     tile_unit, old.unit)),
                     new.begun.eq(old.begun | tile.contributes),
