@@ -100,6 +100,7 @@ class Ring:
 async def serve(ctx, dut, ring, rng, cycles, stall, trace, stop):
     params = ring.params
     columns = ceil_div(params.head_dim, params.multipliers) * params.multipliers
+    shown = [0] * params.multipliers
     for now in range(cycles):
         for owner in range(OWNERS):
             if not stall or rng.random() >= stall:
@@ -116,13 +117,15 @@ async def serve(ctx, dut, ring, rng, cycles, stall, trace, stop):
             await ctx.tick().sample(dut.read, dut.row_room, dut.tile_done, dut.updating, dut.held,
                                     dut.o.valid, dut.idle, *readies))
         trace.append((updating, held, done, written, idle))
-        # The slot that was read: the youngest of its number.
+        # What was read in the cycle before, and the slot that is read now: the youngest of its
+        # number.
+        ctx.set(dut.sums, shown)
         places = [place for place in ring.slots[read.owner] if place % RING_SLOTS == read.slot]
         if places:
             sums = np.pad(ring.slots[read.owner][max(places)][2], (0, columns - params.head_dim))
             first = read.word * params.multipliers
             word = sums[first:first + params.multipliers].tolist()
-            ctx.set(dut.sums, word + [0] * (params.multipliers - len(word)))
+            shown = word + [0] * (params.multipliers - len(word))
         for owner, ready in enumerate((r0, r1, r2, r3)):
             if ready and ring.offer[owner] in ring.slots[owner]:
                 ring.offer[owner] += 1

@@ -44,6 +44,7 @@ def test_lane(params):
         edge = slice(30, 30 + 8)
         o[edge] = [65533, 65534, 65535, -65533, -65534, -65535, -65536, -65537]
         by_o[edge], factor[edge], places[edge] = 1, 1 << 15, 16
+        odds = rng.integers(0, 2, count)
         tile = round_shift_half_up(sums, shift)
         a, b = np.where(by_o, o, tile), np.where(by_o, tile, o)
         want_total = b + round_shift_half_up(a * factor, 15)
@@ -54,12 +55,17 @@ def test_lane(params):
         totals, values = [], []
 
         async def testbench(ctx, shift=shift, sums=sums, o=o, by_o=by_o, factor=factor,
-                            places=places, totals=totals, values=values, count=count):
+                            places=places, odds=odds, totals=totals, values=values, count=count):
             ctx.set(lane.shift, shift)
+            ctx.set(lane.odd, int(odds[0]))
+            await ctx.tick()
             for now in range(count + lane.latency):
                 def at(stage, array, now=now, count=count):
                     return int(array[min(max(now - stage, 0), count - 1)])
-                ctx.set(lane.sum, at(0, sums))
+                # The other one of the two sums is of no use.
+                odd = at(0, odds)
+                ctx.set(lane.odd, at(-1, odds))
+                ctx.set(lane.sums, [at(0, sums), 5][::-1 if odd else 1])
                 ctx.set(lane.o, at(3, o))
                 ctx.set(lane.by_o, at(3, by_o))
                 ctx.set(lane.factor, at(3, factor))

@@ -44,6 +44,7 @@ class Lanes:
 
     def __init__(self, params, way):
         self.params, self.way, self.total, self.under_way = params, way, None, []
+        self.shown = {}
 
     def step(self, now, v, c, segments):
         p = self.params
@@ -53,11 +54,12 @@ class Lanes:
             self.total = product if c.first else self.total + product
             if c.last:
                 self.under_way.append((now + self.way, c.tag, self.total))
-        if self.under_way and self.under_way[0][0] == now:
+        valid = bool(self.under_way) and self.under_way[0][0] == now
+        if valid:
             _, tag, total = self.under_way.pop(0)
-            return {"valid": 1, "tag": tag,
-                    "sums": total.reshape(p.owner_lanes, p.multipliers).tolist()}
-        return None
+            self.shown = {"tag": tag, "sums": total.reshape(p.owner_lanes, -1).tolist()}
+        soon = bool(self.under_way) and self.under_way[0][0] == now + 1
+        return {**self.shown, "valid": int(valid), "soon": int(soon)}
 
 
 CHAINS = [make(), make(8, 6, 20, 12), make(4, 16, 16, 12, 24)]
@@ -108,11 +110,9 @@ def test_from_lists_to_output(params, stall):
         while len(received) < words:
             now = state["now"]
             for owner in range(OWNERS):
-                ctx.set(dut.sums.run[owner].valid, 0)
                 v, c = ctx.get(dut.owners[owner].v), ctx.get(dut.owners[owner].c)
-                payload = units[owner].step(now, v, c, values[max(state["tile"], 0)])
-                if payload is not None:
-                    ctx.set(dut.sums.run[owner], payload)
+                ctx.set(dut.sums.run[owner],
+                        units[owner].step(now, v, c, values[max(state["tile"], 0)]))
             *_, done = await ctx.tick().sample(dut.update.tile_done)
             state["done"] += done
             state["now"] += 1

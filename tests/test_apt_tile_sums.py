@@ -35,8 +35,9 @@ def owner_runs(tiles, params):
                  tile.v, params)] for owner in range(OWNERS)]
 
 
-def run_payload(parity, element, sums, params, valid=1):
-    return {"valid": valid, "sums": sums.reshape(params.owner_lanes, params.multipliers).tolist(),
+def run_payload(parity, element, sums, params, valid=1, soon=0):
+    return {"soon": soon, "valid": valid,
+            "sums": sums.reshape(params.owner_lanes, params.multipliers).tolist(),
             "tag": {"buffer": parity, "row_block": element.row_block, "pass_": element.pass_,
                     "shift": element.shift, "row_first": element.row_first,
                     "row_last": element.row_last}}
@@ -66,11 +67,14 @@ class Feeder:
                 self.under_way.append((now + self.way, self.runs[self.next]))
                 self.next += 1
                 self.wait = int(self.rng.integers(self.gap + 1)) if self.gap else 0
-        if self.under_way and self.under_way[0][0] == now:
+        valid = int(bool(self.under_way) and self.under_way[0][0] == now)
+        if valid:
             _, self.shown = self.under_way.pop(0)
             self.times.append(now)
-            return run_payload(*self.shown, self.params)
-        return None if self.shown is None else run_payload(*self.shown, self.params, valid=0)
+        soon = int(bool(self.under_way) and self.under_way[0][0] == now + 1)
+        if self.shown is None:
+            return {"soon": soon}
+        return run_payload(*self.shown, self.params, valid, soon)
 
 
 async def drive(ctx, dut, runs, params, rng, *, gap=0, stall=0.0, way=9, cycles=20_000,
@@ -85,9 +89,7 @@ async def drive(ctx, dut, runs, params, rng, *, gap=0, stall=0.0, way=9, cycles=
     done = [0] * OWNERS
     for now in range(cycles):
         for owner, feeder in enumerate(feeders):
-            payload = feeder.step(now, done[owner], credits[owner])
-            if payload is not None:
-                ctx.set(dut.run[owner], payload)
+            ctx.set(dut.run[owner], feeder.step(now, done[owner], credits[owner]))
         credits = [0] * OWNERS
         # One row after another is taken and read, a word a cycle.
         offers = [owner for owner in range(OWNERS) if ctx.get(dut.row[owner].valid)]
@@ -101,13 +103,15 @@ async def drive(ctx, dut, runs, params, rng, *, gap=0, stall=0.0, way=9, cycles=
             reading, sums = 0, []
         if reading is not None and reading < words:
             ctx.set(dut.read, {"owner": row[0], "slot": row[1].slot, "word": reading})
+        shown = reading is not None and reading > 0  # what was read in the cycle before
         *_, flush = await ctx.tick().sample(dut.flush_done)
         done = [flush >> owner & 1 for owner in range(OWNERS)]
         flushed += [(owner, now) for owner in range(OWNERS) if done[owner]]
         if row is not None:
-            sums += list(ctx.get(dut.sums))
+            if shown:
+                sums += list(ctx.get(dut.sums))
             reading += 1
-            if reading == words:
+            if reading == words + 1:
                 credits[row[0]] = 1
                 got.append((row[0], row[1].buffer, row[1].row_block, sums[:params.head_dim]))
                 row, reading = None, None
@@ -117,7 +121,7 @@ async def drive(ctx, dut, runs, params, rng, *, gap=0, stall=0.0, way=9, cycles=
         raise AssertionError(f"{len(got)} of {want} rows after {cycles} cycles")
     for owner in range(OWNERS):
         ctx.set(dut.row[owner].ready, 0)
-        ctx.set(dut.run[owner].valid, 0)
+        ctx.set(dut.run[owner], {"valid": 0})
     return got, feeders, offered, flushed
 
 
@@ -163,6 +167,8 @@ def test_latency(params):
     dut, first = TileSums(params), []
 
     async def testbench(ctx):
+        ctx.set(dut.run[2].soon, 1)
+        await ctx.tick()
         ctx.set(dut.run[2], run_payload(*single(params), params))
         for cycle in range(40):
             *_, valid = await ctx.tick().sample(dut.row[2].valid)
@@ -176,6 +182,8 @@ def test_latency(params):
     bus, seen = FlushBus(params), []
 
     async def bus_bench(ctx):
+        ctx.set(bus.run[1].soon, 1)
+        await ctx.tick()
         ctx.set(bus.run[1], run_payload(*single(params, value=-3), params))
         for cycle in range(20):
             *_, word = await ctx.tick().sample(bus.o)
@@ -204,9 +212,7 @@ def test_bus_rates(params):
             done = [0] * OWNERS
             for now in range(30 + 13 * 12 * lanes):
                 for owner, feeder in enumerate(feeders):
-                    payload = feeder.step(now, done[owner], 0)
-                    if payload is not None:
-                        ctx.set(bus.run[owner], payload)
+                    ctx.set(bus.run[owner], feeder.step(now, done[owner], 0))
                 *_, word, flush = await ctx.tick().sample(bus.o, bus.flush_done)
                 done = [flush >> owner & 1 for owner in range(OWNERS)]
                 if word.valid:
@@ -227,6 +233,9 @@ def test_owners_take_turns():
     bus, order = FlushBus(params), []
 
     async def testbench(ctx):
+        for owner in range(OWNERS):
+            ctx.set(bus.run[owner].soon, 1)
+        await ctx.tick()
         for owner in range(OWNERS):
             ctx.set(bus.run[owner], run_payload(*single(params, value=owner), params))
         for _ in range(40):

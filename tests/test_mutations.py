@@ -97,8 +97,9 @@ MUTANTS = {
         ("rtl/apt/pv_sequencer.py", "~Cat(valids[1:]).any() & ~element.valid", "~element.valid"),
     ],
     "test_apt_tile_sums.py": [
-        ("rtl/apt/flush_bus.py", "(~full[owner] | leaves)", "1"),
-        ("rtl/apt/tile_sums.py", "Mux(word.tag.row_first, 0, stored)", "stored"),
+        ("rtl/apt/flush_bus.py", "(~next_full | (next_turn[owner] & next_last))", "1"),
+        ("rtl/apt/flush_lane.py", "m.d.sync += leaving.eq(0)", "m.d.sync += []"),
+        ("rtl/apt/sum_columns.py", "Mux(step.first, 0, stored)", "stored"),
     ],
     "test_apt_o_update.py": [
         ("rtl/apt/o_lane.py", "far | (dropped.any() & ~dropped.all())", "far"),

@@ -49,7 +49,7 @@ class OUpdate(AptComponent):
         From :class:`TileSums`.
     read : :py:`Out(sums_address(params))`
     sums : :py:`In(data.ArrayLayout(signed(params.sum_bits), params.multipliers))`
-        To and from :class:`TileSums`, in the cycle after.
+        To and from :class:`TileSums`, two cycles later.
     row_room : :py:`Out(4)`
         To the owners' :class:`PvSequencer`: a slot for tile sums has been read.
     factor : :py:`In(stream.Signature(factor_word(params)))`
@@ -86,12 +86,12 @@ class OUpdate(AptComponent):
     def latency(self):
         """Cycles from a row's offer to the write of its first word, all else idle: two to choose
         it, two to have its sums, :attr:`OLane.total_latency`."""
-        return 2 + 2 + 7
+        return 2 + 2 + 8
 
     @property
     def output_latency(self):
         """Cycles from ``tile_done`` to ``o.valid``: start, issue, :attr:`OLane.latency`, queue."""
-        return 1 + 2 + 11 + 2
+        return 1 + 2 + 12 + 2
 
     @property
     def row_cycles(self):
@@ -160,12 +160,12 @@ class OUpdate(AptComponent):
 
         # What travels with a word; `at[n]` belongs to the word that was issued n cycles ago.
         at, valid = [issue.o], [issue.o.valid]
-        for stage in range(1, 14):
+        for stage in range(1, 15):
             at.append(Signal(o_place(p), name=f"at_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
             m.d.sync += [at[-1].eq(at[-2]), valid[-1].eq(valid[-2])]
 
-        # Memories are read three cycles after issue, when the sums are shifted, and have an
+        # Memories are read three cycles after issue, when the sums are chosen, and have an
         # output register.
         o_shape = data.ArrayLayout(signed(32), width)
         m.submodules.memory = memory = Memory(
@@ -197,10 +197,10 @@ class OUpdate(AptComponent):
         result, totals = Signal(data.ArrayLayout(signed(16), width)), Signal(o_shape)
         for k in range(width):
             m.submodules[f"lane_{k}"] = lane = OLane(p)
-            half = Signal(signed(p.sum_bits), name=f"sum_{k}", reset_less=True)
-            m.d.sync += half.eq(Mux(at[1].word[0], self.sums[width + k], self.sums[k]))
             m.d.comb += [
-                lane.sum.eq(half),
+                lane.odd.eq(at[1].word[0]),
+                lane.sums[0].eq(self.sums[k]),
+                lane.sums[1].eq(self.sums[width + k]),
                 lane.shift.eq(rows.shift),
                 lane.o.eq(o[k]),
                 lane.by_o.eq(at[5].output | factor.by_o),
@@ -212,19 +212,19 @@ class OUpdate(AptComponent):
             ]
 
         m.d.comb += [
-            write.en.eq(valid[9] & ~at[9].output),
-            write.addr.eq(Cat(at[9].word, at[9].row)),
+            write.en.eq(valid[10] & ~at[10].output),
+            write.addr.eq(Cat(at[10].word, at[10].row)),
             write.data.eq(totals),
-            rows.written.eq(valid[9] & ~at[9].output & at[9].row_end),
+            rows.written.eq(valid[10] & ~at[10].output & at[10].row_end),
         ]
 
         # Output; credits see to it that there is room.
         m.submodules.queue = queue = BlockFifo(o_word(p), _QUEUE)
         connect_streams(m, inner=queue.o, outer=flipped(self.o))
         m.d.comb += [
-            queue.i.valid.eq(valid[13] & at[13].output),
+            queue.i.valid.eq(valid[14] & at[14].output),
             queue.i.p.values.eq(result),
-            queue.i.p.keep.eq(Mux(at[13].row_end, p.head_dim - (words - 1) * width, width)),
-            queue.i.p.last.eq(at[13].last),
+            queue.i.p.keep.eq(Mux(at[14].row_end, p.head_dim - (words - 1) * width, width)),
+            queue.i.p.last.eq(at[14].last),
         ]
         return m

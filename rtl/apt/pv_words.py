@@ -50,9 +50,10 @@ def run_tag(params):
 
 
 def run_sums(params):
-    """Sums of a run, lane by lane; ``valid`` for one cycle, the sums stay until the next."""
+    """Sums of a run, lane by lane; ``valid`` for one cycle, the sums stay until the next. ``soon``
+    says that they will be ``valid`` in the next cycle."""
     return data.StructLayout({
-        "valid": 1, "tag": run_tag(params),
+        "soon": 1, "valid": 1, "tag": run_tag(params),
         "sums": data.ArrayLayout(
             data.ArrayLayout(signed(params.run_bits), params.multipliers), params.owner_lanes),
     })

@@ -50,8 +50,8 @@ class Quad(AptComponent):
     sums_valid, sums : :py:`Out(...)`
         Dot products of the owner's row, two a lane: ``operand_latency + lane.sums_latency`` after
         the address of the last word.
-    run_valid, run : :py:`Out(...)`
-        Sums of a run, ``multipliers`` a lane.
+    run_soon, run_valid, run : :py:`Out(...)`
+        Sums of a run, ``multipliers`` a lane; ``run_soon`` is a cycle before ``run_valid``.
     """
 
     #: Cycles from an address to the lanes: a register, and the memory.
@@ -72,7 +72,7 @@ class Quad(AptComponent):
             "sums_valid": Out(1),
             "sums": Out(data.ArrayLayout(data.ArrayLayout(signed(params.logit_acc_bits), 2),
                                          lanes)),
-            "run_valid": Out(1),
+            "run_soon": Out(1), "run_valid": Out(1),
             "run": Out(data.ArrayLayout(data.ArrayLayout(signed(params.run_bits),
                                                          params.multipliers), lanes)),
         }
@@ -137,6 +137,7 @@ class Quad(AptComponent):
             ]
             if number == 0:
                 m.d.comb += [self.sums_valid.eq(lane.sums_valid),
+                             self.run_soon.eq(lane.run_soon),
                              self.run_valid.eq(lane.run_valid)]
 
         return m

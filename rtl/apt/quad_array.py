@@ -131,6 +131,7 @@ class QuadArray(AptComponent):
                 quad.pv.valid.eq(pv), quad.pv.p.eq(p), quad.pv.first.eq(run_first),
                 quad.pv.last.eq(run_last),
                 self.sums[owner].eq(quad.sums),
+                self.run[owner].soon.eq(quad.run_soon),
                 self.run[owner].valid.eq(quad.run_valid),
                 self.run[owner].sums.eq(quad.run),
             ]

@@ -66,7 +66,8 @@ class QuadLane(AptComponent):
     sums_valid : :py:`Out(1)`
     sums : :py:`Out(data.ArrayLayout(signed(params.logit_acc_bits), 2))`
         Dot products of both keys.
-    run_valid : :py:`Out(1)`
+    run_soon, run_valid : :py:`Out(1)`
+        ``run_soon`` is a cycle before ``run_valid``.
     run : :py:`Out(data.ArrayLayout(signed(params.run_bits), params.multipliers))`
         Sums of a run, columns in the order of ``a``.
     """
@@ -80,7 +81,7 @@ class QuadLane(AptComponent):
             "i": In(data.StructLayout({"a": data.ArrayLayout(channels, 2), "b": channels})),
             "sums_valid": Out(1),
             "sums": Out(data.ArrayLayout(signed(params.logit_acc_bits), 2)),
-            "run_valid": Out(1),
+            "run_soon": Out(1), "run_valid": Out(1),
             "run": Out(data.ArrayLayout(signed(params.run_bits), params.multipliers)),
         }
 
@@ -177,6 +178,7 @@ class QuadLane(AptComponent):
         clear = Signal(init=1)
         m.d.sync += [take.eq(valid), end.eq(valid & last), clear.eq(valid & last),
                      self.run_valid.eq(end)]
+        m.d.comb += self.run_soon.eq(end)
         columns = [(lo, None) for _, _, lo in products]
         columns += [(hi, carry) for hi, carry, _ in products]
         for c, (product, carry) in enumerate(columns):

@@ -2,17 +2,21 @@
 
 from amaranth import *
 from amaranth.lib import data, stream
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from golden.common.checks import ceil_log2
+from rtl.common.stream import travel_along
 
 from .component import AptComponent
 from .flush_bus import FlushBus
 from .pv_words import OWNERS, RING_SLOTS, row_done, run_sums, sums_address
+from .sum_columns import SumColumns
 
 
 __all__ = ["TileSums"]
+
+#: Columns that share the registers of what they do.
+_GROUP = 4
 
 
 class TileSums(AptComponent):
@@ -34,7 +38,7 @@ class TileSums(AptComponent):
         Rows of each owner in order, one stream an owner: the others may go on while a row waits.
     read : :py:`In(sums_address(params))`
     sums : :py:`Out(data.ArrayLayout(signed(params.sum_bits), params.multipliers))`
-        What ``read`` said the cycle before; columns beyond ``head_dim`` are of no use.
+        What ``read`` said two cycles before; columns beyond ``head_dim`` are of no use.
     """
 
     def _ports(self, params):
@@ -50,8 +54,8 @@ class TileSums(AptComponent):
     @property
     def latency(self):
         """Cycles from ``run.valid`` of a row's last run to ``row.valid``: bus, its other lanes,
-        read and shift, add, write."""
-        return 4 + (self._params.owner_lanes - 1) + 3
+        :class:`SumColumns` and its write."""
+        return 3 + (self._params.owner_lanes - 1) + 4
 
     @property
     def throughput(self):
@@ -60,59 +64,44 @@ class TileSums(AptComponent):
     def elaborate(self, platform):
         m = Module()
         p = self._params
-        layout = self.sums.shape()
 
         m.submodules.bus = bus = FlushBus(p)
         for outer, inner in zip(self.run, bus.run, strict=True):
             m.d.comb += inner.eq(outer)
         m.d.comb += self.flush_done.eq(bus.flush_done)
 
-        # Distributed memory: a write, a read to add to and one for who wants the sums.
-        m.submodules.memory = memory = Memory(
-            shape=layout, depth=1 << len(self.read.as_value()), init=[])
-        write, own, other = (memory.write_port(), memory.read_port(domain="comb"),
-                             memory.read_port(domain="comb"))
-        sums = Signal(layout, reset_less=True)
-        m.d.comb += [other.addr.eq(self.read), self.sums.eq(sums)]
-        m.d.sync += sums.eq(other.data)
-
-        # Read and shift.
-        address = Signal(sums_address(p))
-        word, ends = bus.o, Signal()
+        # What becomes of a word of the bus; each group of columns registers it.
+        word, address = bus.o, Signal(sums_address(p))
         lane_bits = ceil_log2(p.owner_lanes)
         m.d.comb += [
             address.word.eq(Cat(word.lane[:lane_bits], word.tag.pass_)),
             address.slot.eq(word.slot),
             address.owner.eq(word.owner),
-            own.addr.eq(address),
-            ends.eq(word.valid & word.end & word.tag.row_last),
         ]
-        before, shifted = Signal(layout, reset_less=True), Signal(layout, reset_less=True)
-        for old, more, stored, value in zip(before, shifted, own.data, word.values, strict=True):
-            low, middle, high = (Signal(signed(p.sum_bits), name=f"level_{level}")
-                                 for level in range(3))
-            m.d.comb += [signal.eq(value << level * p.segment_bits)
-                         for level, signal in enumerate((low, middle, high))]
-            m.d.sync += [
-                old.eq(Mux(word.tag.row_first, 0, stored)),
-                more.eq(Mux(word.tag.shift[1], high, Mux(word.tag.shift[0], middle, low))),
+        for first in range(0, p.multipliers, _GROUP):
+            columns = min(_GROUP, p.multipliers - first)
+            m.submodules[f"columns_{first // _GROUP}"] = group = SumColumns(p, columns)
+            m.d.comb += [
+                group.step.valid.eq(word.valid),
+                group.step.address.eq(address),
+                group.step.first.eq(word.tag.row_first),
+                group.step.shift.eq(word.tag.shift),
+                group.read.eq(self.read),
             ]
+            for k in range(columns):
+                m.d.comb += [group.values[k].eq(word.values[first + k]),
+                             self.sums[first + k].eq(group.sums[k])]
 
-        # Add, and write.
-        added = Signal(layout, reset_less=True)
-        for new, old, more in zip(added, before, shifted, strict=True):
-            m.d.sync += new.eq(old + more)
-        place = data.StructLayout({"ends": 1, "address": sums_address(p),
-                                   "buffer": 1, "row_block": word.tag.row_block.shape()})
-        places, valid = Signal(place), word.valid
-        m.d.comb += [places.ends.eq(ends), places.address.eq(address),
-                     places.buffer.eq(word.tag.buffer), places.row_block.eq(word.tag.row_block)]
-        for stage in range(2):
-            valid_then = Signal(name=f"valid_{stage}")
-            then = Signal(place, name=f"place_{stage}", reset_less=True)
-            m.d.sync += [valid_then.eq(valid), then.eq(places)]
-            valid, places = valid_then, then
-        m.d.comb += [write.en.eq(valid), write.addr.eq(places.address), write.data.eq(added)]
+        # What goes along until the sum is written.
+        place = data.StructLayout({"address": sums_address(p), "buffer": 1,
+                                   "row_block": word.tag.row_block.shape()})
+        places = Signal(place)
+        m.d.comb += [places.address.eq(address), places.buffer.eq(word.tag.buffer),
+                     places.row_block.eq(word.tag.row_block)]
+        ends, places = travel_along(m, 1, SumColumns(p, 1).latency,
+                                    word.valid & word.end & word.tag.row_last,
+                                    places=places.as_value())
+        places = data.View(place, places)
 
         # Rows that are complete.
         for owner, row in enumerate(self.row):
@@ -128,7 +117,7 @@ class TileSums(AptComponent):
             with m.If(row.valid & row.ready):
                 m.d.sync += [oldest.eq(oldest + 1), full.bit_select(oldest, 1).eq(0)]
             for slot, tag in enumerate(tags):
-                with m.If(valid & places.ends & (places.address.owner == owner)
+                with m.If(ends & (places.address.owner == owner)
                           & (places.address.slot == slot)):
                     m.d.sync += [full[slot].eq(1), tag.buffer.eq(places.buffer),
                                  tag.row_block.eq(places.row_block)]
