@@ -7,7 +7,9 @@ from amaranth import ResetInserter, Signal
 from golden.apt.params import AptParams
 from golden.apt.pv_sequencer import Element, issue, owner_lists, run_sums
 from rtl.apt.flush_bus import FlushBus
+from rtl.apt.flush_lane import FlushLane
 from rtl.apt.pv_words import OWNERS, RING_SLOTS, RUNS_AHEAD
+from rtl.apt.sum_columns import SumColumns
 from rtl.apt.tile_sums import TileSums
 from tests.sim import simulate
 from verif.apt.pv import corner_tiles, random_tile
@@ -285,6 +287,72 @@ def test_reset_in_the_middle(when):
         check(got, [after], params)
 
     simulate(ResetInserter(reset)(inner), testbench)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_flush_lane(first):
+    """Loads go before turns, and the first lane gives zeros out of its turn."""
+    params, rng = SHAPES[1], np.random.default_rng(6)
+    dut, seen = FlushLane(params, first=first), []
+    size = 60
+    load, turn = rng.integers(0, 2, (2, size))
+    sums, nexts = rng.integers(-1000, 1000, (2, size, params.multipliers))
+
+    async def testbench(ctx):
+        for now in range(size):
+            ctx.set(dut.load, int(load[now]))
+            ctx.set(dut.turn, int(turn[now]))
+            ctx.set(dut.sums, sums[now].tolist())
+            ctx.set(dut.next, nexts[now].tolist())
+            await ctx.tick()
+            seen.append(list(ctx.get(dut.o)))
+
+    simulate(dut, testbench)
+    held, want = np.zeros(params.multipliers, int), []
+    for now in range(size):
+        # What is done in a cycle was said in the one before.
+        loads, turns = (now > 0 and flags[now - 1] for flags in (load, turn))
+        leaving = held if turns else np.zeros_like(held)
+        held = sums[now] if loads else nexts[now] if turns else held
+        want.append((leaving if first else held).tolist())
+    assert seen == want
+    assert dut.latency == 1 + first and dut.throughput == "a word a cycle"
+
+
+def test_sum_columns():
+    params, rng = SHAPES[1], np.random.default_rng(7)
+    dut = SumColumns(params, 3)
+    layout = dut.read.shape()
+    words = rng.integers(-1000, 1000, (40, 3))
+    shift, first = rng.integers(0, 3, 40), rng.integers(0, 2, 40)
+    first[:OWNERS] = 1
+    places = [{"word": k % 2, "slot": k // 2, "owner": k} for k in range(OWNERS)]
+    model = {}
+
+    async def testbench(ctx):
+        for number, values in enumerate(words):
+            place = places[number % OWNERS]
+            ctx.set(dut.step, {"valid": 1, "address": place, "first": int(first[number]),
+                               "shift": int(shift[number])})
+            ctx.set(dut.values, values.tolist())
+            key = layout.const(place).as_bits()
+            before = np.zeros(3, int) if first[number] else model[key]
+            model[key] = before + (values << params.segment_bits * int(shift[number]))
+            await ctx.tick()
+        ctx.set(dut.step.valid, 0)
+        # The last word's sum is there when it was written.
+        ctx.set(dut.read, place)
+        await ctx.tick().repeat(dut.latency)
+        assert list(ctx.get(dut.sums)) != model[key].tolist()
+        await ctx.tick()
+        assert list(ctx.get(dut.sums)) == model[key].tolist()
+        for key, sums in model.items():
+            ctx.set(dut.read, layout.from_bits(key))
+            await ctx.tick().repeat(2)
+            assert list(ctx.get(dut.sums)) == sums.tolist()
+
+    simulate(dut, testbench)
+    assert dut.throughput == "a word a cycle"
 
 
 def test_wrong_parameters():

@@ -98,7 +98,7 @@ class TileSums(AptComponent):
         places = Signal(place)
         m.d.comb += [places.address.eq(address), places.buffer.eq(word.tag.buffer),
                      places.row_block.eq(word.tag.row_block)]
-        ends, places = travel_along(m, 1, SumColumns(p, 1).latency,
+        ends, places = travel_along(m, 1, group.latency,
                                     word.valid & word.end & word.tag.row_last,
                                     places=places.as_value())
         places = data.View(place, places)
