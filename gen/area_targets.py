@@ -63,7 +63,7 @@ SPLIT_NETS = ("flatten", "splitnets")
 #: what all of them get. Synthesis of one flat design would merge the copies, and one register
 #: would drive logic all over the device.
 _KEEP_COPIES = ("setattr -mod -set keep_hierarchy 1 *.owner_? *.owner_?.lane_?",
-                "setattr -mod -set keep_hierarchy 1 *.flush_?_? *.sums.columns_* *.output.lane_*")
+                "setattr -mod -set keep_hierarchy 1 *.flush_?_? *.columns_* *.output*.lane_*")
 _FLATTEN = ("setattr -mod -unset keep_hierarchy *", "flatten", "opt_clean")
 
 
