@@ -7,6 +7,7 @@ import pytest
 
 from golden.apt.attend import Step, attend, quantize_head
 from golden.apt.cycles import Work, ideal, predict, work_of
+from golden.apt.cycles_memory import Memory
 from golden.apt.layout import Layout
 from golden.apt.params import AptParams
 
@@ -48,9 +49,9 @@ def test_empty_tiles_take_their_overheads():
 def test_slow_memory_and_more_work_take_longer():
     work, layout = uniform(SMALL, 48, 48, hp_blocks=1, lp_blocks=1, valid=9, hp=3)
     fast = predict(work, layout, dense=False, has_state=True)
-    assert predict(work, layout, dense=False, has_state=True, latency=500).total > fast.total
-    assert predict(work, layout, dense=False, has_state=True,
-                   beats_a_cycle=0.02).total > 1.5 * fast.total
+    late, slow = (predict(work, layout, dense=False, has_state=True, memory=memory)
+                  for memory in (Memory(latency=500), Memory(beats_a_cycle=0.02)))
+    assert late.total > fast.total and slow.total > 1.5 * fast.total
     more, _ = uniform(SMALL, 48, 48, hp_blocks=2, lp_blocks=0, valid=9, hp=3)
     assert predict(more, layout, dense=False, has_state=True).qk > fast.qk
     longer, _ = uniform(SMALL, 48, 48, hp_blocks=1, lp_blocks=1, valid=12, hp=3)

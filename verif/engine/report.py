@@ -35,7 +35,7 @@ def run_heads(params, *, whole=False, heads=HEADS, waves=False, port=None, seed=
     harness = Harness(params, folder, waves=waves)
     show("running the engine")
     run = harness.run(plan, port=port, seed=seed, timeline=True)
-    return rows_of(plan, entries, run, port.latency), run, folder
+    return rows_of(plan, entries, run, port.memory), run, folder
 
 
 def report_heads(params, *, whole, waves, seed):

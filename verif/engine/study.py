@@ -114,8 +114,11 @@ def _check_counters(name, counters, works, params):
                                  f"{value}")
 
 
-def rows_of(plan, entries, run, latency):
-    """A :class:`Row` of each job of a run; :class:`AssertionError` if an output is wrong."""
+def rows_of(plan, entries, run, memory):
+    """A :class:`Row` of each job of a run; :class:`AssertionError` if an output is wrong.
+
+    ``memory`` is what the cycle model is told of the run's.
+    """
     rows, before, dense_cycles = [], 0, {}
     for number, (job, entry) in enumerate(zip(plan.jobs, entries, strict=True)):
         done, _, counters = run.done[number]
@@ -124,7 +127,7 @@ def rows_of(plan, entries, run, latency):
         works = work_of(tiles, job.layout, dense=dense)
         qk, pv = ideal(works, plan.params)
         predicted = predict(works, job.layout, dense=dense,
-                            has_state=not job.first, latency=latency)
+                            has_state=not job.first, memory=memory)
         errors = (predicted.qk / counters["qk"], predicted.pv / counters["pv"],
                   predicted.total / cycles)
         _check_counters(f"{entry.name} step {entry.step}", counters, works, plan.params)
