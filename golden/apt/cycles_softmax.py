@@ -66,12 +66,19 @@ class SoftmaxCycles:
     ----------
     params : :class:`~golden.apt.params.AptParams`
         Shape of the engine.
+
+    Attributes
+    ----------
+    logits : :class:`int`
+        Cycles from an end of QK to the first logit of its step.
+    sums : :class:`int`
+        Cycles from a block row's last P' to its sums.
     """
 
     def __init__(self, params):
         self._params = params
-        self._logits = _SUMS + ceil_log2(params.qk_width) + _LOGIT
-        self._sums = _SUMMED + ceil_log2(params.slice_keys)
+        self.logits = _SUMS + ceil_log2(params.qk_width) + _LOGIT
+        self.sums = _SUMMED + ceil_log2(params.slice_keys)
         self._moves = _Moves()
         # Of earlier block rows, oldest first: the last read of S, of P'; sums and header gone.
         self._read_s, self._read_p = deque([0] * SLOTS, SLOTS), deque([0] * SLOTS, SLOTS)
@@ -88,7 +95,7 @@ class SoftmaxCycles:
         """P' and sums of a block row whose QK ends at ``mark``; when its sums are there."""
         params, moves = self._params, self._moves
         wait = params.step_keys - 1 if blocks else 0
-        self._logit = max(mark + self._logits + wait, self._logit + 1)
+        self._logit = max(mark + self.logits + wait, self._logit + 1)
         words = max(1, blocks * BLOCK_KEYS // params.slice_keys)
         first = max(self._logit + _STORED, self._read_s[-1] + 1, self._summed[0] + 1)
         moves.forget(first - _POWER)
@@ -98,7 +105,7 @@ class SoftmaxCycles:
             moves.hold(out, free)
         last = moves.after(moves.after(first, words - 1), 0)
         self._read_s.append(last)
-        return moves.after(last, _POWER) + self._sums
+        return moves.after(last, _POWER) + self.sums
 
     def _row_of_tafa(self, ready, duration):
         """Begin of a row; whole rows that are there go first."""

@@ -10,7 +10,7 @@ from golden.common.files import write_whole
 from verif.runner import build_root
 
 from .harness import Harness, Port
-from .study import HEADS, STEPS, capture_heads, rows_of, study_plan
+from .study import HEADS, STEPS, capture_heads, check_model, rows_of, study_plan
 from .timeline import timeline
 
 
@@ -39,7 +39,8 @@ def run_heads(params, *, whole=False, heads=HEADS, waves=False, port=None, seed=
 
 
 def report_heads(params, *, whole, waves, seed):
-    """Run the study and print its table; raises :class:`AssertionError` for a wrong output."""
+    """Run the study and print its table; raises :class:`AssertionError` for a wrong output, and
+    where the cycle model is off by more than it may be."""
     with progress_console.status("") as status:
         rows, run, folder = run_heads(params, whole=whole, waves=waves, seed=seed,
                                       show=status.update)
@@ -66,3 +67,4 @@ def report_heads(params, *, whole, waves, seed):
     console.print(f"{sum(row.checked for row in rows):,} words of output, masks and state equal "
                   f"the model's; {run.cycles:,} cycles; timeline in {os.path.relpath(path)}",
                   markup=False)
+    check_model(rows)

@@ -18,7 +18,8 @@ from golden.studies.count_fit import choose_counts
 from .plan import Plan
 
 
-__all__ = ["HEADS", "STEPS", "Row", "capture_heads", "rows_of", "study_plan"]
+__all__ = ["HEADS", "MODEL_LIMIT", "STEPS", "Row", "capture_heads", "check_model", "rows_of",
+           "study_plan"]
 
 #: Consecutive steps: the first two are dense, the second makes the first masks with thresholds.
 STEPS = (12, 13, 14)
@@ -26,6 +27,8 @@ STEPS = (12, 13, 14)
 HEADS = ((0, 1), (4, 1), (9, 2))
 #: Bounds for the count thresholds: mass lost, and high-precision mass demoted.
 MAX_LOST, MAX_DEMOTED = 0.01, 0.20
+#: How far the cycle model may be off the RTL's counters, in QK, in PV and in total.
+MODEL_LIMIT = 0.02
 
 
 class Row(NamedTuple):
@@ -147,3 +150,13 @@ def rows_of(plan, entries, run, memory):
             max(abs(error - 1) for error in errors)))
     plan.check_rest(run.memory)
     return rows
+
+
+def check_model(rows):
+    """:class:`AssertionError` that names the rows whose cycle model is off by more than
+    :data:`MODEL_LIMIT`."""
+    off = [f"{row.model_error:.2%} at {row.head} step {row.step}" for row in rows
+           if row.model_error > MODEL_LIMIT]
+    if off:
+        raise AssertionError(f"the cycle model is off by more than {MODEL_LIMIT:.0%}: "
+                             f"{'; '.join(off)}")
