@@ -60,7 +60,8 @@ def test_a_plan_finds_wrong_and_stray_words():
 
 
 def row_with(error, step=14):
-    return Row("layer 0 head 1", step, False, 1, 1000, 0.9, 0.9, 1.1, 4.0, 5.0, 0.01, 0.1, error)
+    return Row("layer 0 head 1", step, False, 1, 1000, 0.9, 0.9, 1.1, 4.0, 5.0, 0.01, 0.1, error,
+               0.57, 0.09, 900.0, 4000, 0.6)
 
 
 def test_a_cycle_model_that_is_off_fails():

@@ -1,6 +1,7 @@
 """The diffusion transformer's own heads on the engine's RTL: cycles, utilisation, speed-up."""
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ from golden.studies.count_fit import choose_counts
 from .plan import Plan
 
 
-__all__ = ["HEADS", "MODEL_LIMIT", "STEPS", "Row", "capture_heads", "check_model", "rows_of",
-           "study_plan"]
+__all__ = ["HEADS", "MODEL_LIMIT", "STEPS", "Row", "Total", "capture_heads", "check_calibration",
+           "check_model", "rows_of", "study_plan", "total_of"]
 
 #: Consecutive steps: the first two are dense, the second makes the first masks with thresholds.
 STEPS = (12, 13, 14)
@@ -47,6 +48,23 @@ class Row(NamedTuple):
     lost: float         #: mass valid by this step's thresholds that the old masks miss
     demoted: float      #: high-precision mass that they compute in low precision, of all of it
     model_error: float  #: of the cycle model, largest of QK, PV and total
+    pruned: float       #: share of the elements that this step's thresholds prune
+    high: float         #: share that they have in high precision
+    ideal: float        #: ideal cycles of both
+    dense_cycles: int   #: cycles of the dense step before
+    high_mass: float    #: share of the mass in high precision, of which ``demoted`` is
+
+
+class Total(NamedTuple):
+    """The rows that are not dense, together: cycles and mass are summed."""
+
+    rows: int
+    speed_up: float
+    bound: float
+    lost: float
+    demoted: float
+    pruned: float
+    high: float
 
 
 def capture_heads(on_step=None):
@@ -66,32 +84,73 @@ def _channels(x, params):
     return x[:, np.arange(params.head_dim) % x.shape[1]]
 
 
-def study_plan(taken, params, *, heads=HEADS, queries=None):
+def check_calibration(calibration, *, heads=HEADS, steps=STEPS):
+    """:class:`~golden.common.errors.UserError` if a head or step is not in a calibration."""
+    for layer, number in heads:
+        for step in steps:
+            calibration.step(layer, number, step)
+
+
+class _OwnSettings:
+    """Settings of a head for the wanted shares, from its own probabilities."""
+
+    def __init__(self, params):
+        self._params, self._sweep, self._codes = params, BlockSweep(params), {}
+
+    def add(self, step, p):
+        """Thresholds of a step, as probabilities."""
+        theta = calibrate(p)
+        whole = (slice(len(p) // self._params.tile_q * self._params.tile_q),
+                 slice(len(p) // self._params.tile_k * self._params.tile_k))
+        self._sweep.add(*(x[whole] for x in (p, *masks_of(p, *theta))))
+        self._codes[step] = tuple(threshold_code(theta).tolist())
+        return theta
+
+    @functools.cached_property
+    def _counts(self):
+        return BlockThresholds(**choose_counts(self._sweep, MAX_LOST, MAX_DEMOTED).thresholds)
+
+    def step(self, step):
+        return Step(codes=self._codes[step], counts=self._counts)
+
+
+class _FileSettings:
+    """Settings of a head out of a calibration."""
+
+    def __init__(self, calibration, layer, head):
+        self._calibration, self._where = calibration, (layer, head)
+
+    def add(self, step, p):
+        return self._calibration.thresholds(*self._where, step)
+
+    def step(self, step):
+        return self._calibration.step(*self._where, step)
+
+
+def study_plan(taken, params, *, heads=HEADS, queries=None, calibration=None):
     """A :class:`Plan` of heads over the captured steps, and what each job is.
 
-    ``queries`` takes the first query rows alone, against all keys. Thresholds prune 57.3 % and keep
-    9.1 % in high precision in each head and step; count thresholds are those of least cost that
-    lose at most 1 % of the mass and demote at most 20 % of the high-precision mass.
+    ``queries`` takes the first query rows alone, against all keys. The first two steps are dense.
+    Thresholds, count thresholds and refresh bits are those of a ``calibration``, as are further
+    dense steps. Without it thresholds prune 57.3 % and keep 9.1 % in high precision in each head
+    and step, no step is refreshed, and count thresholds are those of least cost that lose at most
+    1 % of the mass and demote at most 20 % of the high-precision mass.
     """
     plan, entries = Plan(params, one_by_one=True), []
     for layer, number in heads:
-        sweep, steps = BlockSweep(params), []
+        settings = (_OwnSettings(params) if calibration is None
+                    else _FileSettings(calibration, layer, number))
+        steps = []
         for step in taken.steps:
             q, k, v = (_channels(x, params) for x in taken.at(step, layer, number))
             p = probabilities(q, k)
-            theta = calibrate(p)
-            high, valid = masks_of(p, *theta)
-            whole = (slice(len(p) // params.tile_q * params.tile_q),
-                     slice(len(p) // params.tile_k * params.tile_k))
-            sweep.add(p[whole], high[whole], valid[whole])
-            steps.append((step, q, k, v, p, theta, high, valid))
-        counts = BlockThresholds(**choose_counts(sweep, MAX_LOST, MAX_DEMOTED).thresholds)
-        for index, (step, q, k, v, p, theta, high, valid) in enumerate(steps):
+            steps.append((step, q, k, v, p, *masks_of(p, *settings.add(step, p))))
+        for index, (step, q, k, v, p, high, valid) in enumerate(steps):
             (q, e_q), (k, e_k), (v, _) = map(fixed_point, (q, k, v))
             head = quantize_head(q[:queries], k, v, e_q, e_k, params)
             name = f"layer {layer} head {number}"
-            plan.add(name, head, Step(codes=tuple(threshold_code(theta).tolist()),
-                                      dense=index < 2, counts=counts))
+            wanted = settings.step(step)
+            plan.add(name, head, wanted._replace(dense=index < 2 or wanted.dense))
             entries.append(_Entry(step, (high[:queries], valid[:queries], p[:queries]), name))
     return plan, entries
 
@@ -147,9 +206,26 @@ def rows_of(plan, entries, run, memory):
             dense_cycles[entry.name] / cycles, 2 * all_high / (qk + pv),
             float((p * (valid & ~computed)).sum() / p.sum()),
             float((p * (high & computed & ~computed_hp)).sum() / (p * high).sum()),
-            max(abs(error - 1) for error in errors)))
+            max(abs(error - 1) for error in errors),
+            float(1 - valid.mean()), float(high.mean()), qk + pv, dense_cycles[entry.name],
+            float((p * high).sum() / p.sum())))
     plan.check_rest(run.memory)
     return rows
+
+
+def total_of(rows):
+    """The :class:`Total` of rows, or ``None`` if all are dense."""
+    masked = [row for row in rows if not row.dense]
+    if not masked:
+        return None
+
+    def mean(name, weights=None):
+        return float(np.average([getattr(row, name) for row in masked], weights=weights))
+    ideal = sum(row.ideal for row in masked)
+    return Total(len(masked), sum(row.dense_cycles for row in masked)
+                 / sum(row.cycles for row in masked),
+                 sum(row.bound * row.ideal for row in masked) / ideal, mean("lost"),
+                 mean("demoted", [row.high_mass for row in masked]), mean("pruned"), mean("high"))
 
 
 def check_model(rows):
