@@ -25,6 +25,9 @@ from verif.engine.timeline import timeline
 
 
 TINY = APT_PRESETS["tiny"]
+#: Heads of 72 channels in one pass, on tiles that no head of :func:`plan_of` divides into.
+EIGHTEEN = dataclasses.replace(APT_PRESETS["ulx3s-85f"], multipliers=18, head_dim=72, tile_q=20,
+                               tile_k=40)
 
 
 def plan_of(params, seed=1):
@@ -104,17 +107,19 @@ def test_the_cycle_model_holds_for_other_shapes_and_memories(settings, tmp_path)
 
 
 @pytest.mark.full
-def test_heads_over_steps_with_fast_and_slow_memory(tmp_path):
+@pytest.mark.parametrize("params", [TINY, EIGHTEEN], ids=["tiny", "18 multipliers"])
+def test_heads_over_steps_with_fast_and_slow_memory(params, tmp_path):
     """Heads of odd sizes, many seeds, memories of any speed, aborts at many moments."""
-    harness = Harness(TINY, tmp_path / "engine")
+    assert params is TINY or params.column_passes == 1
+    harness = Harness(params, tmp_path / "engine")
     for seed, port in enumerate((Port(latency=2), Port(latency=90, jitter=200),
                                  Port(latency=10, jitter=30, idle_percent=70))):
-        plan = plan_of(TINY, seed)
+        plan = plan_of(params, seed)
         run = harness.run(plan, port=port, seed=seed + 1)
         for number in range(len(plan.jobs)):
             assert plan.check(number, run.memory)
         plan.check_rest(run.memory)
-    plan = plan_of(TINY)
+    plan = plan_of(params)
     for abort_at in (70, 333, 1234, 5000, 20011):
         run = harness.run(plan, port=Port(latency=20, jitter=20), abort_at=abort_at)
         assert [status for _, status, _ in run.done].count(2) == 1
