@@ -115,6 +115,18 @@ def test_a_bad_job_is_refused_and_the_next_is_walked(name):
     assert [bits >> 16 for bits in received] == [1, 0]
 
 
+@pytest.mark.parametrize("step, tokens, has_state", [
+    (STEPS[0], 45, False), (STEPS[1], 45, True), (STEPS[2], 5, True), (STEPS[0], 64, True)])
+@pytest.mark.parametrize("params", [TINY, ODD], ids=["tiny", "odd"])
+def test_beats_of_a_job_are_those_of_its_walk(params, step, tokens, has_state):
+    _, places = make_job(step, tokens, has_state, params)
+    loads, stores, _ = expected_walk(step, tokens, has_state, places, params)
+    want = dict.fromkeys(Region, 0)
+    for region, _, beats, _ in loads + stores:
+        want[region] += beats
+    assert job.moved_beats(Layout(params, tokens), dense=step.dense, has_state=has_state) == want
+
+
 @pytest.mark.parametrize("make, message", [
     (lambda: job.job_words(STEPS[1], SCALE, False, {}, Layout(TINY, 16)), "must be dense"),
     (lambda: job.job_words(STEPS[0], SCALE, False, {}, Layout(TINY, 65537)),

@@ -8,6 +8,7 @@ import pytest
 
 from golden.apt.calibration import Calibration
 from golden.apt.cycles import work_of
+from golden.apt.job import Region, moved_beats
 from golden.apt.params import AptParams
 from golden.apt.tafa import threshold_code
 from golden.apt.thresholds import BlockThresholds
@@ -23,6 +24,8 @@ PARAMS = AptParams(lanes=4, multipliers=4, head_dim=16, tile_q=16, tile_k=16, vp
 STEPS = (12, 13, 14, 15)
 HEADS = ((0, 1), (2, 0))
 TOKENS = 48
+#: Regions that are read.
+READ = (Region.Q, Region.K, Region.V, Region.CODE_IN, Region.STATE_IN, Region.ROWS_IN)
 
 
 def capture_of(seed=1):
@@ -126,9 +129,12 @@ class _Run:
                                              dense=job.step.dense) for work in row]
             elements, high = (int(sum(getattr(work, name).sum() for work in works))
                               for name in ("valid", "hp"))
+            beats = moved_beats(job.layout, dense=job.step.dense, has_state=not job.first)
+            read = sum(beats[region] for region in READ)
             now += per_job[number]
             self.done.append((now, 0, {
                 "qk": per_job[number] // 2, "pv": per_job[number] // 2,
+                "read_beats": read, "written_beats": sum(beats.values()) - read,
                 "lp_blocks": sum(int(work.lp_blocks.sum()) for work in works),
                 "hp_blocks": sum(int(work.hp_blocks.sum()) for work in works),
                 "elements": elements, "hp_elements": high,
@@ -168,6 +174,10 @@ def test_rows_and_their_total_say_what_the_masks_cost_and_lose(monkeypatch):
         demoted += p[high & computed & ~computed_hp].sum()
         all_high += p[high].sum()
     assert [row.speed_up for row, *_ in masked] == pytest.approx([4.5, 6, 3.2, 2])
+    wrong = _Run(plan, per_job)
+    wrong.done[2][2]["read_beats"] += 1
+    with pytest.raises(AssertionError, match=r"^layer 0 head 1 step 14: counter read_beats is "):
+        rows_of(plan, entries, wrong, None)
     total = total_of(rows)
     assert total.rows == 4 and total.speed_up == pytest.approx(2 * (9000 + 8000) / 10000)
     assert total.lost == pytest.approx(lost / (4 * 16), abs=1e-6)

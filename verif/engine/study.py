@@ -8,6 +8,7 @@ import numpy as np
 
 from golden.apt.attend import Step, quantize_head
 from golden.apt.cycles import ideal, predict, work_of
+from golden.apt.job import Region, moved_beats
 from golden.apt.tafa import threshold_code
 from golden.apt.thresholds import BlockThresholds
 from golden.dit.capture import capture
@@ -161,12 +162,17 @@ def _whole(tiles, name, layout):
     return np.concatenate(rows)[:layout.queries, :layout.tokens]
 
 
-def _check_counters(name, counters, works, params):
-    """What the engine counted is what the masks ask for."""
+def _check_counters(name, counters, works, job):
+    """What the engine counted is what masks and layout ask for."""
+    params = job.layout.params
     flat = [work for row in works for work in row]
     elements, high = (sum(int(getattr(work, field).sum()) for work in flat)
                       for field in ("valid", "hp"))
-    wanted = {"lp_blocks": sum(int(work.lp_blocks.sum()) for work in flat),
+    beats = moved_beats(job.layout, dense=job.step.dense, has_state=not job.first)
+    wanted = {"read_beats": sum(beats[region] for region in Region if region < Region.CODE_OUT),
+              "written_beats": sum(beats[region] for region in Region
+                                   if region >= Region.CODE_OUT),
+              "lp_blocks": sum(int(work.lp_blocks.sum()) for work in flat),
               "hp_blocks": sum(int(work.hp_blocks.sum()) for work in flat),
               "elements": elements, "hp_elements": high,
               "pv_passes": params.column_passes * (elements + 3 * high)}
@@ -192,7 +198,7 @@ def rows_of(plan, entries, run, memory):
                             has_state=not job.first, memory=memory)
         errors = (predicted.qk / counters["qk"], predicted.pv / counters["pv"],
                   predicted.total / cycles)
-        _check_counters(f"{entry.name} step {entry.step}", counters, works, plan.params)
+        _check_counters(f"{entry.name} step {entry.step}", counters, works, job)
         computed_hp = _whole(tiles, "hp", job.layout)
         computed = computed_hp | _whole(tiles, "lp", job.layout)
         high, valid, p = entry.masks
