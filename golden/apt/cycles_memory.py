@@ -3,8 +3,6 @@
 from collections import deque
 from typing import NamedTuple
 
-from golden.common.checks import ceil_div
-
 
 __all__ = ["Loaded", "LoadCycles", "Memory"]
 
@@ -49,16 +47,17 @@ class LoadCycles:
 
     def load(self, ordered, panel, tile, head=0):
         """:class:`Loaded` of a tile of ``panel`` whose command is given in cycle ``ordered``;
-        ``head`` beats hold its scale word."""
+        ``head`` beats hold its scale word. Bursts end at multiples of their size; where the panel
+        begins is not known, and taken to be at one."""
         memory, left = self._memory, panel.beats[tile]
         # A beat takes a cycle, or as many as words come out of it; padding counts.
         words = (left - head) * self._beat_bits / panel.word_bits
         a_beat = max(1 / memory.beats_a_cycle, words / left)
         self._request = max(self._request, ordered + _REQUEST)
-        first = None
-        for _ in range(ceil_div(left, _BURST)):
-            beats = min(_BURST, left)
-            left -= beats
+        first, room = None, _BURST - panel.stride * tile % _BURST
+        while left:
+            beats = min(room, left)
+            left, room = left - beats, _BURST
             while self._bursts and (len(self._bursts) >= memory.bursts
                                     or sum(size for size, _ in self._bursts) >= _AHEAD
                                     or self._bursts[0][1] <= self._request):
