@@ -1,72 +1,12 @@
-import dataclasses
-
 import pytest
 
 from golden.apt import job
-from golden.apt.attend import Step
 from golden.apt.job import Region
 from golden.apt.layout import Layout
 from golden.apt.params import AptParams
-from golden.apt.thresholds import BlockThresholds
-from golden.apt.vpu import LogitScale
-from golden.common.checks import ceil_div
 from rtl.apt.tile_walker import TileWalker
+from tests.jobs import BAD, ODD, SCALE, STEPS, TINY, expected_walk, fields, make_job
 from tests.sim import coin, collect, drive, simulate
-
-
-TINY = AptParams(lanes=4, multipliers=4, head_dim=16, tile_q=16, tile_k=16, vpu_lanes=4,
-                 placement="modulo")
-ODD = dataclasses.replace(TINY, lanes=8, head_dim=20, tile_q=12, tile_k=24, state_bits=8,
-                          beat_bytes=4)
-SCALE = LogitScale(40000, 50)
-STEPS = [Step(codes=(100, 200), dense=True), Step(codes=(5, 65535), counts=BlockThresholds(3, 1)),
-         Step(codes=(7, 8), refresh=True)]
-
-
-def make_job(step, tokens, has_state, params, first=1000):
-    places, layout = {}, Layout(params, tokens)
-    for region in Region:
-        places[region] = job.place(region, first, layout)
-        first += job.panel(region, layout).total + 3
-    return job.job_words(step, SCALE, has_state, places, layout), places
-
-
-def expected_walk(step, tokens, has_state, places, params):
-    """Loads, stores and tiles of a job, from the layout's own numbers."""
-    loads, stores, tiles = [], [], []
-    queries, keys = ceil_div(tokens, params.tile_q), ceil_div(tokens, params.tile_k)
-    for i in range(queries):
-        for j in range(keys):
-            index = {Region.K: j, Region.V: j}
-            for region in (Region.CODE_IN, Region.CODE_OUT, Region.STATE_IN, Region.STATE_OUT):
-                index[region] = i * keys + j
-
-            def order(region, i=i, index=index):
-                number = index.get(region, i)
-                one = job.panel(region, Layout(params, tokens))
-                return (region, places[region].base + number * one.stride, one.beats[number],
-                        one.words[number])
-            wanted = [Region.Q] if j == 0 else []
-            wanted += [Region.ROWS_IN] if j == 0 and has_state else []
-            wanted += [] if step.dense else [Region.CODE_IN]
-            wanted += [Region.STATE_IN] if has_state else []
-            loads += [order(region) for region in (*wanted, Region.K, Region.V)]
-            wanted = [Region.STATE_OUT, Region.CODE_OUT]
-            wanted += [Region.ROWS_OUT, Region.O] if j == keys - 1 else []
-            stores += [order(region) for region in wanted]
-            tiles.append({
-                "rows": min(params.tile_q, tokens - i * params.tile_q),
-                "keys": min(params.tile_k, tokens - j * params.tile_k),
-                "first": j == 0, "last": j == keys - 1, "dense": step.dense,
-                "refresh": step.refresh, "has_state": has_state, "code_prune": step.codes[0],
-                "code_quant": step.codes[1], "k_hp": step.counts.k_hp, "k_v": step.counts.k_v})
-    return loads, stores, tiles
-
-
-def fields(layout, bits):
-    value = layout.from_bits(bits)
-    return {name: int(getattr(value[name], "value", value[name])) if name != "scale" else None
-            for name, _ in layout}
 
 
 @pytest.mark.parametrize("params", [TINY, ODD], ids=["tiny", "odd"])
@@ -151,11 +91,6 @@ def test_credits_hold_tiles_back():
     assert seen[1] < 300 < 500 < seen[2]
 
 
-BAD = {"query tiles": (1, 0x0001_0000), "key tiles": (1, 1),  "rows": (2, 0x0010_0000),
-       "many rows": (2, 0x0010_0011), "keys": (2, 16), "many keys": (2, 0x0011_0010),
-       "mantissa": (4, 50 << 16 | 20000), "shift": (4, 30 << 16 | 40000), "flags": (0, 0)}
-
-
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_job_is_refused_and_the_next_is_walked(name):
     good, _ = make_job(STEPS[0], 16, False, TINY)
@@ -178,6 +113,18 @@ def test_a_bad_job_is_refused_and_the_next_is_walked(name):
 
     simulate(dut, give, answers, tiles)
     assert [bits >> 16 for bits in received] == [1, 0]
+
+
+@pytest.mark.parametrize("step, tokens, has_state", [
+    (STEPS[0], 45, False), (STEPS[1], 45, True), (STEPS[2], 5, True), (STEPS[0], 64, True)])
+@pytest.mark.parametrize("params", [TINY, ODD], ids=["tiny", "odd"])
+def test_beats_of_a_job_are_those_of_its_walk(params, step, tokens, has_state):
+    _, places = make_job(step, tokens, has_state, params)
+    loads, stores, _ = expected_walk(step, tokens, has_state, places, params)
+    want = dict.fromkeys(Region, 0)
+    for region, _, beats, _ in loads + stores:
+        want[region] += beats
+    assert job.moved_beats(Layout(params, tokens), dense=step.dense, has_state=has_state) == want
 
 
 @pytest.mark.parametrize("make, message", [

@@ -112,6 +112,18 @@ MUTANTS = {
     "test_apt_counters.py": [
         ("rtl/apt/counters.py", "m.d.sync += count.eq(0)", "m.d.sync += []"),
     ],
+    "test_apt_controller.py": [
+        ("rtl/apt/controller.py", "Mux(end & ~refused, tiles, 0)", "Mux(end, tiles, 0)"),
+        ("rtl/apt/controller.py", "(stored >= tiles)", "(stored == tiles)"),
+        ("rtl/apt/controller.py", "Mux(refused, Status.REFUSED, Status.DONE)", "Status.DONE"),
+    ],
+    "test_apt_row_work.py": [
+        ("rtl/apt/row_work.py", "query_buffer ^ (tile.first & tile.has_state)",
+         "query_buffer ^ tile.first"),
+        ("rtl/apt/row_work.py", "waiting.r_en.eq(self.header.ready & ~empty)",
+         "waiting.r_en.eq(self.header.ready)"),
+        ("rtl/apt/row_work.py", "_AHEAD = 8", "_AHEAD = 4"),
+    ],
     "test_apt_tile_walker.py": [
         ("rtl/apt/tile_walker.py", "credits + self.listed - take", "credits + self.listed"),
         ("rtl/apt/tile_walker.py", "Mux(tail, read.data[16:], full_beats)", "full_beats"),

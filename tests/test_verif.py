@@ -157,6 +157,13 @@ def test_builds_leave_a_path_with_a_space(tmp_path, monkeypatch):
     (["--seed", "-1"], "Invalid value for '--seed': -1 is not in the range 0<=x<=2147483647."),
     (["--preset", "nope"],
      f"unknown preset 'nope'; the presets are {', '.join(APT_PRESETS)}"),
+    (["sd_mpu", "--calibration", "nope.json"],
+     "cannot use nope.json: No such file or directory"),
+    (["dp_mac", "--calibration", "nope.json"],
+     ("--calibration is for the real heads of sd_mpu, which run in Verilator on parameters that it "
+      "fits")),
+    (["sd_mpu", "--calibration", "pyproject.toml"],
+     "pyproject.toml must be a calibration file: Expecting value: line 1 column 2 (char 1)"),
 ])
 def test_bad_input_is_one_line_and_status_2(arguments, message):
     done = subprocess.run([sys.executable, "-m", "verif", *arguments], cwd=ROOT, text=True,

@@ -12,11 +12,14 @@ from rich.table import Table
 from gen.cli import parameter_options
 from gen.config import ConfigError, replace_params
 from gen.designs import DESIGNS
+from golden.apt.calibration import Calibration
 from golden.cli.entry import console, print_wide, progress_console, run_cli, version_option
+from golden.common.errors import UserError
 from golden.common.files import write_whole
 
 from .benches import BENCHES
 from .engine.report import report_heads
+from .engine.study import check_calibration
 from .runner import SIMULATORS, build_root, require_simulator, run_benches
 
 
@@ -94,11 +97,16 @@ def _leave_path_with_space(args):
 @click.option("--waves", is_flag=True, help="Write waveforms beside each bench's log.")
 @click.option("--whole-heads", is_flag=True,
               help="sd_mpu: heads with all their queries, not a query tile's: some minutes.")
+@click.option("--calibration", "calibration_path", metavar="JSON",
+              type=click.Path(path_type=pathlib.Path),
+              help="sd_mpu: thresholds, count thresholds and refresh bits of the real heads "
+              "(`golden calibrate`). Without this, those of the heads themselves.")
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=pathlib.Path),
               help="JUnit XML report.  [default: build/verif/junit.xml]")
 @version_option()
 @click.pass_context
-def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, junit):
+def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, calibration_path,
+         junit):
     """Run cocotb benches against the golden models; no BENCH means all.
 
     Each bench runs at full speed, starved, stalled and with a sink that waits for valid, on real
@@ -112,6 +120,15 @@ def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, ju
     require_simulator(simulator)
     settings = [setting.partition("=")[0].strip() for setting in context.params["settings"]]
     chosen = list(dict.fromkeys(benches or BENCHES))
+    with_heads = ("sd_mpu" in chosen and simulator == "verilator"
+                  and DESIGNS["sd_mpu"].fits(params))
+    calibration = None
+    if calibration_path is not None:  # first, so that a bad file fails before the work
+        if not with_heads:
+            raise UserError("--calibration is for the real heads of sd_mpu, which run in Verilator "
+                            "on parameters that it fits")
+        calibration = Calibration.load(calibration_path, params)
+        check_calibration(calibration)
     runs = [(bench, run_params, overrides)
             for bench in chosen
             for run_params, overrides in _configurations(bench, params, settings)]
@@ -133,9 +150,10 @@ def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, ju
     console.print(f"{len(results) - failed} of {len(results)} benches passed, "
                   f"{sum(result.checked for result in results):,} outputs checked; seed {seed}; "
                   f"report in {os.path.relpath(path)}", markup=False)
-    if "sd_mpu" in chosen and simulator == "verilator" and DESIGNS["sd_mpu"].fits(params):
+    if with_heads:
         try:
-            report_heads(params, whole=whole_heads, waves=waves, seed=seed)
+            report_heads(params, whole=whole_heads, waves=waves, seed=seed,
+                         calibration=calibration)
         except (AssertionError, RuntimeError) as error:
             console.print(f"sd_mpu: {error}", style="red", markup=False)
             failed += 1

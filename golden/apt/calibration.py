@@ -120,6 +120,10 @@ class Calibration:
                                 f"{', '.join(map(str, known))}")
         return self.layers.index(layer), head, self.steps.index(step)
 
+    def thresholds(self, layer, head, step):
+        """The prune and the quant threshold of a head at a step, of probabilities."""
+        return tuple(self.theta[(slice(None), *self._where(layer, head, step))].tolist())
+
     def step(self, layer, head, step):
         """The :class:`golden.apt.attend.Step` of a head at a step."""
         where = self._where(layer, head, step)

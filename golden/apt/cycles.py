@@ -13,25 +13,25 @@ import numpy as np
 
 from golden.common.checks import ceil_div
 
+from .cycles_memory import LoadCycles, Memory
+from .cycles_pv import OutputCycles, pv_end
+from .cycles_softmax import SoftmaxCycles
 from .job import Region, panel
 from .quad_shape import BLOCK_KEYS, OWNERS
 
 
 __all__ = ["Cycles", "Work", "ideal", "predict", "work_of"]
 
-#: Cycles that the row work takes for a row: thresholds, factors of O, and of the last key tile.
-_TAFA, _RESCALE, _RESCALE_LAST = 10, 13, 30
-#: From the last sums of a block row to its logits' last, and on to the first P'.
-_LOGITS, _SOFTMAX = 20, 8
-#: From a block row's last P' to its sums, and from its thresholds to its first entry.
-_SUMS, _LISTS = 6, 5
-#: From a tile's start to its first block, and to its first element of PV.
-_QK_START, _PV_START = 5, 7
-#: Between phases.
-_CHANGE = 4
-#: From a run's last element to the credit for another, all idle; and to its row's offer.
-_FLUSH, _ROW_DONE = 14, 19
-_RUNS, _RING, _SLOTS = 2, 2, 4
+#: From a job's first word to the walk of its first tile; cycles of a region that is ordered.
+_JOB, _REGION = 66, 5
+#: From what a phase waits for, or the end of the one before, to its begin.
+_BEGIN = 2
+#: From a begin to the first block.
+_FIRST_BLOCK = 3
+#: From a scale word of K to the factor of the logits, about; and from one of V to its logarithm.
+_SCALE, _UNIT = 45, 17
+#: From the last word of O to the end of the job: queue, and half a burst.
+_STORED = 60
 
 
 class Work(NamedTuple):
@@ -83,120 +83,85 @@ def ideal(works, params):
     return qk * per_element, pv * per_element
 
 
-class _Softmax:
-    """Block rows from QK to their lists; four slots for S, four for P'."""
+class _Head:
+    """A head's step on its way through the engine: what is known so far, by tile."""
 
-    def __init__(self, params):
-        self.params = params
-        self.p2_ends, self.p3_ends = [0] * _SLOTS, [0] * _SLOTS
-        self.tafa_end = self.rescale_end = 0
+    def __init__(self, works, layout, dense, has_state, memory):
+        self.layout, self.params = layout, layout.params
+        self.dense, self.has_state = dense, has_state
+        self.tiles = [(i, j, work) for i, row in enumerate(works) for j, work in enumerate(row)]
+        self.softmax = SoftmaxCycles(self.params)
+        self.output = OutputCycles(self.params, memory.beats_a_cycle)
+        self.loads = LoadCycles(memory, self.params)
+        self.walker = _JOB
+        self.k, self.v = [], []             # Loaded
+        self.listed, self.pv_ends, self.done = [], [], []
 
-    def slot(self):
-        """When the next block row of QK may begin."""
-        return self.p2_ends[-_SLOTS]
+    def order(self, s):
+        """Order the loads of tile ``s``, as the tile walker does."""
+        i, j, _ = self.tiles[s]
+        tile, last = i * self.layout.key_tiles + j, j == self.layout.key_tiles - 1
+        now = max(self.walker, self.listed[s - 2] + 1 if s >= 2 else 0) + 1
+        for region, wanted, number in (
+                (Region.Q, j == 0, i), (Region.ROWS_IN, j == 0 and self.has_state, i),
+                (Region.CODE_IN, not self.dense, tile), (Region.STATE_IN, self.has_state, tile),
+                (Region.K, True, j)):
+            if wanted:
+                loaded = self._load(now + _REGION - 1, region, number)
+            now += _REGION if wanted else 1
+        self.k.append(loaded)
+        # Stores are ordered next: of masks and state, and at the end of a query tile of the rest.
+        now += 4 * _REGION if last else 2 * _REGION + 2
+        now = max(now + 2, self.pv_ends[s - 2] + 1 if s >= 2 else 0) + _REGION - 1
+        self.v.append(self._load(now, Region.V, j))
+        self.walker = now + 1
 
-    def block_row(self, qk_end, blocks, last):
+    def _load(self, ordered, region, number):
+        head = self.params.scale_beats if region in (Region.Q, Region.K, Region.V) else 0
+        return self.loads.load(ordered, panel(region, self.layout), number, head)
+
+    def qk_ready(self, s):
+        """When QK of tile ``s`` may begin."""
+        return max(self.k[s].end + _BEGIN, self.k[s].first + _SCALE)
+
+    def qk(self, s, start):
+        """When QK of tile ``s`` ends."""
+        _, j, work = self.tiles[s]
         params = self.params
-        keys = blocks * BLOCK_KEYS
-        start = max(qk_end + _LOGITS + _SOFTMAX, self.p2_ends[-1], self.p3_ends[-_SLOTS])
-        self.p2_ends = [*self.p2_ends[1:], start + max(1, keys // params.slice_keys)]
-        self.tafa_end = max(self.p2_ends[-1] + _SUMS, self.tafa_end) + OWNERS * _TAFA
-        start = max(self.tafa_end + 2, self.p3_ends[-1])
-        self.p3_ends = [*self.p3_ends[1:], start + max(1, keys)]
-        self.rescale_end = (max(self.p3_ends[-1] + _LISTS, self.rescale_end)
-                            + OWNERS * (_RESCALE_LAST if last else _RESCALE))
+        low, high = (max(passes * params.qk_chunks, params.step_keys) * params.block_steps
+                     for passes in (1, 4))
+        take = start + _FIRST_BLOCK  # of the next block row's first block
+        unit_v, last = self.v[s].first + _UNIT, j == self.layout.key_tiles - 1
+        rows = ceil_div(work.rows, OWNERS)
+        before = [start + 1, start + 2]  # when the code of the block row at hand was taken
+        for b in range(rows):
+            blocks = int(work.hp_blocks[b] + work.lp_blocks[b])
+            take = max(take, self.softmax.slot())
+            take += int(work.hp_blocks[b]) * high + int(work.lp_blocks[b]) * low or 1
+            before.append(take)
+            self.softmax.block_row(take + 1, blocks, min(OWNERS, work.rows - OWNERS * b),
+                                   unit_v=unit_v, last=last)
+        outside = params.row_blocks - rows
+        self.listed.append(self.softmax.end_tile(outside))
+        # Code of block rows without rows is taken too, a word a cycle.
+        return max(take, before[rows - 1] + outside - 1) + 2
+
+    def pv_ready(self, s):
+        """When PV of tile ``s`` may begin."""
+        return max(self.listed[s], self.v[s].end, self.done[s - 2] if s >= 2 else 0) + _BEGIN
+
+    def pv(self, s, start):
+        """When PV of tile ``s`` ends."""
+        _, j, work = self.tiles[s]
+        end = pv_end(work, start, self.output, self.params)
+        self.pv_ends.append(end)
+        self.done.append(self.output.done(start))
+        if j == self.layout.key_tiles - 1:
+            self.output.finish(self.done[-1], work.rows)
+        return end
 
 
-def _qk(work, start, last, softmax, params):
-    """When QK of a tile ends."""
-    low, high = (max(passes * params.qk_chunks, params.step_keys) * params.block_steps
-                 for passes in (1, 4))
-    now = start + _QK_START
-    for b in range(ceil_div(work.rows, OWNERS)):
-        blocks = int(work.hp_blocks[b] + work.lp_blocks[b])
-        now = max(now, softmax.slot())
-        now += int(work.hp_blocks[b]) * high + int(work.lp_blocks[b]) * low or 1
-        softmax.block_row(now, blocks, last)
-    return now
-
-
-class _Output:
-    """The O update: rows one after another."""
-
-    def __init__(self, params):
-        self.cycles = ceil_div(params.head_dim, params.multipliers // 2)
-        self.free = 0
-
-    def row(self, offered):
-        self.free = max(offered + 2, self.free) + self.cycles
-        return self.free
-
-
-def _owner_runs(work, owner, params):
-    """Runs of an owner in a tile: ``(elements, first of its row, last of its row)``."""
-    runs = []
-    for row in range(owner, work.rows, OWNERS):
-        valid, hp = int(work.valid[row]), int(work.hp[row])
-        if not valid:
-            continue
-        for number in range(params.column_passes):
-            legs = [valid, 2 * hp, hp] if hp else [valid]
-            runs += [(n, not number and not k, number == params.column_passes - 1
-                      and k == len(legs) - 1) for k, n in enumerate(legs)]
-    return runs
-
-
-def _pv(work, start, output, params):
-    """When PV of a tile ends: owners go through their runs, the flush bus takes turns."""
-    begin = start + _PV_START
-    lanes = params.owner_lanes
-    runs = [_owner_runs(work, owner, params) for owner in range(OWNERS)]
-    at = [0] * OWNERS                  # next run of each
-    now = [begin] * OWNERS             # when its next element may be issued
-    credits = [[] for _ in range(OWNERS)]  # of each run: when its flush had begun
-    room = [[] for _ in range(OWNERS)]     # of each row: when its slot was read
-    rows = [0] * OWNERS
-    bus, turn = begin, 0
-    while any(at[o] < len(runs[o]) for o in range(OWNERS)):
-        offers = []
-        for owner in range(OWNERS):
-            if at[owner] == len(runs[owner]):
-                continue
-            elements, first, _ = runs[owner][at[owner]]
-            end = now[owner] + elements
-            if at[owner] >= _RUNS:
-                end = max(end, credits[owner][at[owner] - _RUNS] + 1)
-            if first and rows[owner] >= _RING:
-                end = max(end, room[owner][rows[owner] - _RING] + 1)
-            offers.append((end, (owner - turn) % OWNERS, owner))
-        # The bus takes what is there when it is free; of several the next in turn.
-        soonest = min(offers)
-        moment = max(bus, soonest[0] + _FLUSH - 1)
-        ready = [offer for offer in offers if offer[0] + _FLUSH - 1 <= moment]
-        end, _, owner = min(ready, key=lambda offer: offer[1])
-        _, first, last = runs[owner][at[owner]]
-        credits[owner].append(moment)
-        bus, turn = moment + lanes, (owner + 1) % OWNERS
-        now[owner] = end
-        at[owner] += 1
-        rows[owner] += first
-        if last:
-            room[owner].append(output.row(moment + lanes + _ROW_DONE - _FLUSH))
-    return max([*now, begin])
-
-
-class _Port:
-    """Loads one after another, at a beat a cycle after a latency that overlaps."""
-
-    def __init__(self, latency, beats_a_cycle):
-        self.latency, self.rate, self.free = latency, beats_a_cycle, 0
-
-    def load(self, ordered, beats):
-        self.free = max(self.free, ordered + self.latency) + math.ceil(beats / self.rate)
-        return self.free
-
-
-def predict(works, layout, *, dense, has_state, latency=30, beats_a_cycle=1.0):
+def predict(works, layout, *, dense, has_state, memory=None):
     """:class:`Cycles` of a head's step.
 
     Parameters
@@ -207,63 +172,27 @@ def predict(works, layout, *, dense, has_state, latency=30, beats_a_cycle=1.0):
         Sizes.
     dense, has_state : :class:`bool`
         Whether old masks, and old state, are loaded.
-    latency : :class:`int`
-        Cycles from a read request to its first beat.
-    beats_a_cycle : :class:`float`
-        What the port moves on average.
+    memory : :class:`~golden.apt.cycles_memory.Memory` or ``None``
+        Its speed; without, that of :class:`Memory`'s defaults.
     """
-    params = layout.params
-    tiles = [(i, j, work) for i, row in enumerate(works) for j, work in enumerate(row)]
-    softmax, output, port = _Softmax(params), _Output(params), _Port(latency, beats_a_cycle)
-    job = 64 + 10
-    listed, pv_ends, k_loaded, v_loaded, qk_ends = [], [], [], [], []
-    qk_total = pv_total = 0
-    now = job
-
-    def order(s):
-        """Order the loads of tile ``s``, as early as the walker does."""
-        i, j, _ = tiles[s]
-        ready = max(job, listed[s - 2] if s >= 2 else job)
-
-        def beats(region, tile):
-            return panel(region, layout).beats[tile]
-        if j == 0:
-            port.load(ready, beats(Region.Q, i))
-            if has_state:
-                port.load(ready, beats(Region.ROWS_IN, i))
-        if not dense:
-            port.load(ready, beats(Region.CODE_IN, i * layout.key_tiles + j))
-        if has_state:
-            port.load(ready, beats(Region.STATE_IN, i * layout.key_tiles + j))
-        k_loaded.append(port.load(ready, beats(Region.K, j)))
-        v_loaded.append(port.load(max(ready, pv_ends[s - 2] if s >= 2 else job),
-                                  beats(Region.V, j)))
-
-    def qk(s, now):
-        nonlocal qk_total
-        _, j, work = tiles[s]
-        start = max(now + _CHANGE, k_loaded[s])
-        end = _qk(work, start, j == layout.key_tiles - 1, softmax, params)
-        qk_total += end - start
-        listed.append(softmax.rescale_end + 4)
-        qk_ends.append(end)
-        return end
-
-    def pv(s, now):
-        nonlocal pv_total
-        start = max(now + _CHANGE, listed[s], v_loaded[s])
-        end = _pv(tiles[s][2], start, output, params)
-        pv_total += end - start
-        pv_ends.append(end)
-        return end
-
-    for s in range(len(tiles)):
-        order(s)
-        now = qk(s, now)
-        if s:
-            now = pv(s - 1, now)
-    now = pv(len(tiles) - 1, now)
-    # The last rows of O, and the last query tile on its way out.
-    rows = tiles[-1][2].rows
-    stored = max(now, output.free) + 20 + rows * output.cycles
-    return Cycles(stored + 40, qk_total, pv_total)
+    head = _Head(works, layout, dense, has_state, memory or Memory())
+    tiles = len(head.tiles)
+    qk_total = pv_total = now = 0
+    s = t = 0  # tiles whose QK, and whose PV, have begun
+    head.order(0)
+    while t < tiles:
+        # QK goes first if it can begin; it is two tiles ahead at most.
+        qk = max(head.qk_ready(s), now) if s < tiles and s < t + 2 else math.inf
+        pv = max(head.pv_ready(t), now) if t < s else math.inf
+        if qk <= pv:
+            end = head.qk(s, qk)
+            qk_total += end - qk
+            s += 1
+        else:
+            end = head.pv(t, pv)
+            pv_total += end - pv
+            t += 1
+        now = end + _BEGIN
+        if s < tiles and s == len(head.k) and t >= s - 1:
+            head.order(s)
+    return Cycles(round(max(now, head.output.out) + _STORED), round(qk_total), round(pv_total))

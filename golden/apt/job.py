@@ -25,8 +25,8 @@ from typing import NamedTuple
 from .layout import Layout
 
 
-__all__ = ["JOB_WORDS", "MOST_TOKENS", "Place", "REGIONS_AT", "Region", "job_words", "panel",
-           "place", "whole_tile"]
+__all__ = ["JOB_WORDS", "MOST_TOKENS", "Place", "REGIONS_AT", "Region", "job_words", "moved_beats",
+           "panel", "place", "whole_tile"]
 
 #: Words of a job.
 JOB_WORDS = 64
@@ -76,6 +76,18 @@ def whole_tile(region, params):
     """Memory words and beats of a tile that is not at an end."""
     one = panel(region, Layout(params, max(params.tile_q, params.tile_k)))
     return one.words[0], one.beats[0]
+
+
+def moved_beats(layout, *, dense, has_state):
+    """Beats that a job moves, by :class:`Region`: those below ``CODE_OUT`` are read.
+
+    K and V are read anew for each query tile; old masks are not read for a dense step, nor is
+    state that is not there.
+    """
+    times = {Region.K: layout.query_tiles, Region.V: layout.query_tiles,
+             Region.CODE_IN: int(not dense), Region.STATE_IN: int(has_state),
+             Region.ROWS_IN: int(has_state)}
+    return {region: times.get(region, 1) * sum(panel(region, layout).beats) for region in Region}
 
 
 def place(region, base, layout):

@@ -5,6 +5,7 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from golden.apt.params import SCALE_BITS
+from golden.common.checks import ceil_log2
 from rtl.common.stream import connect_streams
 
 from .component import AptComponent
@@ -184,22 +185,25 @@ class Controller(AptComponent):
             m.d.sync += self.unit_v.valid.eq(0)
 
     def _done(self, m, walker):
-        """A job is done when the O of its last query tile is stored: that is stored last."""
+        """A job is done when the O of its last query tile is stored: that is stored last.
+
+        While an end is not taken, those of further jobs may come: query tiles are counted on.
+        """
         m.submodules.jobs = jobs = fifo.SyncFIFO(width=TILES_BITS + 1, depth=_JOBS)
         m.d.comb += [
             jobs.w_data.eq(walker.accepted.p),
             jobs.w_en.eq(walker.accepted.valid),
             walker.accepted.ready.eq(jobs.w_rdy),
         ]
-        stored = Signal(TILES_BITS)  # of the oldest job
-        refused = jobs.r_data[-1]
+        stored = Signal(TILES_BITS + ceil_log2(_JOBS))  # of jobs that have not ended
+        refused, tiles = jobs.r_data[-1], jobs.r_data[:TILES_BITS]
         end = Signal()
         m.d.comb += [
             end.eq(jobs.r_rdy & ~self.done.valid
-                   & (refused | (stored == jobs.r_data[:TILES_BITS]))),
+                   & (refused | (stored >= tiles))),
             jobs.r_en.eq(end),
         ]
-        m.d.sync += stored.eq(Mux(end & ~refused, 0, stored) + self.o_stored)
+        m.d.sync += stored.eq(stored + self.o_stored - Mux(end & ~refused, tiles, 0))
         with m.If(self.done.ready):
             m.d.sync += self.done.valid.eq(0)
         with m.If(end):

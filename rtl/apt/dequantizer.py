@@ -14,10 +14,10 @@ from .qk_words import (
     MANTISSA_BITS,
     SHIFT_BITS,
     SLOTS,
-    logit_word,
     parked_sums,
     qk_mark,
 )
+from .softmax_words import logit_word
 
 
 __all__ = ["Dequantizer"]
@@ -52,7 +52,7 @@ class Dequantizer(AptComponent):
         Sums by owner, lane and key of the lane; key ``2 * lane + j`` of the step.
     mantissa, shift : :py:`In(16)`, :py:`In(6)`
         Scale of the tile's logits, ``mantissa * 2**-shift``; ``shift`` is 1 to 63.
-    o : :py:`Out(logit_word(params))`
+    o : ``valid`` and :py:`logit_word(params)`
         Logits. Those of a word with ``none``, and its key, mean nothing.
     """
 
@@ -63,7 +63,8 @@ class Dequantizer(AptComponent):
             "sums": In(parked_sums(params)),
             "mantissa": In(MANTISSA_BITS),
             "shift": In(SHIFT_BITS),
-            "o": Out(logit_word(params)),
+            "o": Out(data.StructLayout({
+                "valid": 1, **{name: field.shape for name, field in logit_word(params)}})),
         }
 
     @property

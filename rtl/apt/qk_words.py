@@ -11,7 +11,7 @@ from golden.common.checks import ceil_log2
 from .logit_scale import MANTISSA_BITS, SHIFT_BITS
 
 
-__all__ = ["LOGIT_BITS", "MANTISSA_BITS", "SHIFT_BITS", "SLOTS", "block_entry", "logit_word",
+__all__ = ["LOGIT_BITS", "MANTISSA_BITS", "SHIFT_BITS", "SLOTS", "block_entry",
            "parked_sums", "qk_issue", "qk_mark", "qk_tile"]
 
 #: Block rows that may be under way between the sequencer and the end of their softmax.
@@ -92,16 +92,3 @@ def parked_sums(params):
     """Sums of a step as the lanes hold them: by owner, lane and key of the lane."""
     lane = data.ArrayLayout(signed(params.logit_acc_bits), 2)
     return data.ArrayLayout(data.ArrayLayout(lane, params.owner_lanes), params.block_rows)
-
-
-def logit_word(params):
-    """Logits of a key and the four rows of a block row. ``end`` marks the last key of a block row;
-    with ``none`` the block row has no block, and the word no logits."""
-    return data.StructLayout({
-        "valid": 1,
-        "row_block": _row_block(params),
-        "key": params.key_bits,
-        "z": data.ArrayLayout(signed(LOGIT_BITS), params.block_rows),
-        "end": 1,
-        "none": 1,
-    })

@@ -32,7 +32,8 @@ def part_bits(params):
 
 
 def logit_word(params):
-    """Logits of the four rows of a block row for one key, or an empty block row."""
+    """Logits of the four rows of a block row for one key. ``end`` marks the last key of a block
+    row; with ``none`` the block row has no block, and the word no logits."""
     return data.StructLayout({
         "row_block": row_block_bits(params), "key": params.key_bits,
         "z": data.ArrayLayout(signed(LOGIT_BITS), params.block_rows), "end": 1, "none": 1})

@@ -10,6 +10,7 @@ import numpy as np
 
 from gen.designs import DESIGNS
 from gen.verilog import emit
+from golden.apt.cycles_memory import Memory
 from golden.apt.job import JOB_WORDS
 from rtl.apt.counters import COUNTERS
 from verif.runner import simulator_environment
@@ -28,6 +29,11 @@ class Port:
     latency: int = 30
     jitter: int = 0
     idle_percent: int = 0
+
+    @property
+    def memory(self):
+        """The same for the cycle model, on average."""
+        return Memory(self.latency + self.jitter / 2, 1 - self.idle_percent / 100)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,15 @@ from golden.common.files import write_whole
 from verif.runner import build_root
 
 from .harness import Harness, Port
-from .study import HEADS, STEPS, capture_heads, rows_of, study_plan
+from .study import (
+    HEADS,
+    STEPS,
+    capture_heads,
+    check_model,
+    rows_of,
+    study_plan,
+    total_of,
+)
 from .timeline import timeline
 
 
@@ -20,29 +28,42 @@ __all__ = ["report_heads", "run_heads"]
 _LATENCY = 40
 
 
-def run_heads(params, *, whole=False, heads=HEADS, waves=False, port=None, seed=1,
-              show=lambda what: None):
-    """``(rows, run, folder)`` of the study; ``whole`` heads, or the rows of one query tile."""
+def run_heads(params, *, whole=False, heads=HEADS, calibration=None, waves=False, port=None,
+              seed=1, show=lambda what: None):
+    """``(rows, run, folder)`` of the study; ``whole`` heads, or the rows of one query tile; see
+    :func:`~verif.engine.study.study_plan` for ``calibration``."""
     port = port or Port(latency=_LATENCY)
     show("sampling the diffusion transformer")
     taken = capture_heads(lambda done: show(f"sampling: {done} of {STEPS[-1] + 1} steps"))
     show("computing with the model")
     plan, entries = study_plan(taken, params, heads=heads,
-                               queries=None if whole else params.tile_q)
+                               queries=None if whole else params.tile_q,
+                               calibration=calibration)
     digest = hashlib.sha256(repr(params).encode()).hexdigest()[:8]
     folder = build_root() / "engine" / digest
     show("building the engine")
     harness = Harness(params, folder, waves=waves)
     show("running the engine")
     run = harness.run(plan, port=port, seed=seed, timeline=True)
-    return rows_of(plan, entries, run, port.latency), run, folder
+    return rows_of(plan, entries, run, port.memory), run, folder
 
 
-def report_heads(params, *, whole, waves, seed):
-    """Run the study and print its table; raises :class:`AssertionError` for a wrong output."""
+def _print_total(total):
+    if total is None:
+        console.print("all steps are dense by the calibration", markup=False)
+        return
+    console.print(f"the {total.rows} rows that are not dense, together: speed-up "
+                  f"{total.speed_up:.2f} of {total.bound:.2f}, mass lost {total.lost:.2%}, demoted "
+                  f"{total.demoted:.1%}; by the calibration's thresholds {total.pruned:.1%} "
+                  f"pruned, {total.high:.1%} in high precision", markup=False)
+
+
+def report_heads(params, *, whole, waves, seed, calibration=None):
+    """Run the study and print its table; raises :class:`AssertionError` for a wrong output, and
+    where the cycle model is off by more than it may be."""
     with progress_console.status("") as status:
         rows, run, folder = run_heads(params, whole=whole, waves=waves, seed=seed,
-                                      show=status.update)
+                                      calibration=calibration, show=status.update)
     what = "whole heads" if whole else f"{params.tile_q} queries of heads"
     table = Table(title=f"{what} of the diffusion transformer on sd_mpu", title_justify="left")
     for heading, justify in (("head", "left"), ("step", "right"),
@@ -56,6 +77,8 @@ def report_heads(params, *, whole, waves, seed):
                       f"{row.speed_up:.2f}", f"{row.bound:.2f}", f"{row.lost:.2%}",
                       f"{row.demoted:.1%}", f"{row.model_error:.2%}")
     print_wide(table)
+    if calibration is not None:
+        _print_total(total_of(rows))
     text = timeline(run.stages, run.cycles)
     path = write_whole(folder / "timeline.txt", text)
     console.print("QK, PV: ideal over measured cycles of the phase; / ideal: all cycles over both "
@@ -66,3 +89,4 @@ def report_heads(params, *, whole, waves, seed):
     console.print(f"{sum(row.checked for row in rows):,} words of output, masks and state equal "
                   f"the model's; {run.cycles:,} cycles; timeline in {os.path.relpath(path)}",
                   markup=False)
+    check_model(rows)
