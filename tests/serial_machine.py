@@ -8,7 +8,7 @@ __all__ = ["CYCLES", "MAC_CYCLES", "Machine", "mul_shifted"]
 #: Cycles of operations that do not take one; a branch that is taken takes one more.
 CYCLES = {Op.LD: 2, Op.TAB: 2, Op.MUL: 4, Op.MULU: 4, Op.MULS: 4, Op.MULA: 4, Op.MULAS: 4}
 #: Cycles of :attr:`Op.MAC` beyond its count.
-MAC_CYCLES = 5
+MAC_CYCLES = 4
 
 _SHIFTS = {ShiftMode.Q15: 15, ShiftMode.NONE: 0}
 
