@@ -27,10 +27,15 @@ def _configurations(bench, params, settings):
     top of the matrix.
     """
     wanted = {name: getattr(params, name) for name in settings}
-    if wanted and not DESIGNS[bench].whole:
+    design = DESIGNS[bench]
+    if wanted and not design.whole:
         yield params, wanted
         return
+    if design.dataflow and "dataflow" not in wanted:
+        params = replace_params(params, {"dataflow": design.dataflow})
     for overrides in BENCHES[bench]:
+        if design.whole and wanted.get("dataflow", overrides["dataflow"]) != overrides["dataflow"]:
+            continue
         merged = {**overrides, **wanted}
         yield replace_params(params, merged), merged
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from golden.common.checks import ceil_div
+from golden.common.checks import ceil_div, check_choice
 
 from .job import Region, panel
 from .quad_shape import BLOCK_KEYS, OWNERS
@@ -75,7 +75,7 @@ def work_of(tiles, layout, *, dense):
 
 def ideal(works, params):
     """Products that the masks leave over products a cycle: ``(QK, PV)``."""
-    per_element = params.head_dim / (params.lanes * params.multipliers)
+    per_element = params.head_dim / params.products
     elements = BLOCK_KEYS * OWNERS
     qk = sum(int(4 * w.hp_blocks.sum() + w.lp_blocks.sum()) * elements
              for row in works for w in row)
@@ -211,8 +211,11 @@ def predict(works, layout, *, dense, has_state, latency=30, beats_a_cycle=1.0):
         Cycles from a read request to its first beat.
     beats_a_cycle : :class:`float`
         What the port moves on average.
+
+    Raises :class:`ValueError` for another dataflow than quad.
     """
     params = layout.params
+    check_choice(params, "dataflow", ("quad",))
     tiles = [(i, j, work) for i, row in enumerate(works) for j, work in enumerate(row)]
     softmax, output, port = _Softmax(params), _Output(params), _Port(latency, beats_a_cycle)
     job = 64 + 10

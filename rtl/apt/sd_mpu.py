@@ -73,7 +73,7 @@ class SdMpu(AptComponent):
     @property
     def latency(self):
         """Cycles from the transfer of a job's last word to its first burst."""
-        return 105 if self._params.dataflow == "serial" else 11
+        return 189 if self._params.dataflow == "serial" else 11
 
     @property
     def throughput(self):

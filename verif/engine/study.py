@@ -43,7 +43,7 @@ class Row(NamedTuple):
     bound: float        #: that the masks allow
     lost: float         #: mass valid by this step's thresholds that the old masks miss
     demoted: float      #: high-precision mass that they compute in low precision, of all of it
-    model_error: float  #: of the cycle model, largest of QK, PV and total
+    model_error: float | None  #: of the cycle model, largest of QK, PV and total; quad dataflow
 
 
 def capture_heads(on_step=None):
@@ -123,16 +123,19 @@ def rows_of(plan, entries, run, latency):
         tiles, dense = job.expected.tiles, job.step.dense
         works = work_of(tiles, job.layout, dense=dense)
         qk, pv = ideal(works, plan.params)
-        predicted = predict(works, job.layout, dense=dense,
-                            has_state=not job.first, latency=latency)
-        errors = (predicted.qk / counters["qk"], predicted.pv / counters["pv"],
-                  predicted.total / cycles)
+        error = None
+        if plan.params.dataflow == "quad":
+            predicted = predict(works, job.layout, dense=dense,
+                                has_state=not job.first, latency=latency)
+            error = max(abs(ratio - 1) for ratio in (
+                predicted.qk / counters["qk"], predicted.pv / counters["pv"],
+                predicted.total / cycles))
         _check_counters(f"{entry.name} step {entry.step}", counters, works, plan.params)
         computed_hp = _whole(tiles, "hp", job.layout)
         computed = computed_hp | _whole(tiles, "lp", job.layout)
         high, valid, p = entry.masks
         size = job.layout.queries * job.layout.tokens * plan.params.head_dim
-        all_high = 4 * size / (plan.params.lanes * plan.params.multipliers)
+        all_high = 4 * size / plan.params.products
         if dense:
             dense_cycles[entry.name] = cycles
         rows.append(Row(
@@ -141,6 +144,6 @@ def rows_of(plan, entries, run, latency):
             dense_cycles[entry.name] / cycles, 2 * all_high / (qk + pv),
             float((p * (valid & ~computed)).sum() / p.sum()),
             float((p * (high & computed & ~computed_hp)).sum() / (p * high).sum()),
-            max(abs(error - 1) for error in errors)))
+            error))
     plan.check_rest(run.memory)
     return rows
