@@ -10,6 +10,7 @@ CYCLES = {Op.LD: 2, Op.TAB: 2, Op.MUL: 4, Op.MULU: 4, Op.MULS: 4, Op.MULA: 4, Op
 #: Cycles of :attr:`Op.MAC` beyond its count.
 MAC_CYCLES = 4
 
+_PRODUCTS = (Op.MUL, Op.MULU, Op.MULS, Op.MULA, Op.MULAS)
 _SHIFTS = {ShiftMode.Q15: 15, ShiftMode.NONE: 0}
 
 
@@ -39,7 +40,7 @@ class Machine:
     """
 
     def __init__(self, image, tables, *, words=(), read=None, request=None, write=None,
-                 segment_bits=6, acc_bits=32):
+                 segment_bits=6, acc_bits=32, qmax=2015, v_key=32):
         self.registers = [_signed(value) for value in image.registers]
         self.program = [(Op(word >> 26), word >> 24 & 3, word >> 16 & 255, word >> 8 & 255,
                          word & 255) for word in image.words]
@@ -51,6 +52,8 @@ class Machine:
         self.shift = self.count = self.row = self.stages = 0
         self.done, self.blocks, self.elements = [], [0, 0], [0, 0]
         self.pv_passes = 0
+        self.qmax, self.v_key = qmax, v_key
+        self.top = self.prune = self.quant = self.list_low = self.list_high = self.listed = 0
         self.profile = {}
 
     def _field(self, word, k):
@@ -70,7 +73,52 @@ class Machine:
                 self.acc[j] += factor * self._field(self.memory[at], j)
         self.acc = [_signed(value, self.acc_bits) for value in self.acc]
         self.pv_passes += self.count if pv else 0
-        self.cycles += self.count + MAC_CYCLES - 1
+        self.cycles += self.count + (MAC_CYCLES - 1 if flags & MacFlags.LAST else 0)
+
+    def _exp(self, at, count):
+        total = 0
+        for k in range(count):
+            u = self.top - self.memory[at + k]
+            places = u >> 8
+            value = self.tables[u & 255]
+            value = 0 if places > 15 else (value + (1 << places >> 1)) >> places
+            self.memory[at + k] = value
+            total += value
+        self.cycles += 3 * count
+        return total
+
+    def _list(self, v, count, dense):
+        counts = 0
+        for _ in range(count):
+            p = self.memory[self.listed]
+            self.listed += 1
+            valid, high = p >= self.prune, p >= self.prune and p >= self.quant
+            counts += valid + (high << 16)
+            word = (p * self.qmax + (1 << 14)) >> 15
+            entry = v << 12 | (word & 63) << 6 | ((word + 32) >> 6) & 63
+            if dense or high:
+                self.list_high -= 1
+                self.memory[self.list_high] = entry
+            elif valid:
+                self.memory[self.list_low] = entry
+                self.list_low += 1
+            self.cycles += 3 if dense or valid else 2
+            v += self.v_key
+        return counts
+
+    def _update(self, at, factor):
+        for k in range(4):
+            t = mul_shifted(Op.MULA, ShiftMode.ROUND, self.acc[k], 1, self.shift)
+            t = mul_shifted(Op.MUL, ShiftMode.Q15, t, factor, 0)
+            self.memory[at + k] = _signed(self.memory[at + k] + t)
+        self.cycles += 12
+
+    def _logits(self, at, mantissa, count):
+        for k in range(count):
+            z = mul_shifted(Op.MULAS, ShiftMode.ROUND, self.acc[k], mantissa, self.shift)
+            self.memory[at + k] = z
+            self.top = max(self.top, z)
+        self.cycles += 2 + count
 
     def shift_left(self):
         self.acc = [_signed(value << self.segment_bits, self.acc_bits) for value in self.acc]
@@ -93,7 +141,7 @@ class Machine:
                 x + y if op is Op.ADD else x - y if op is Op.SUB else x & y if op is Op.AND else
                 x | y if op is Op.OR else x ^ y if op is Op.XOR else
                 max(x, y) if op is Op.MAX else min(x, y))
-        elif op >= Op.MUL and op <= Op.MULAS:
+        elif op in _PRODUCTS:
             x = self.acc[a & 3] if op in (Op.MULA, Op.MULAS) else x
             self.registers[d] = mul_shifted(op, ShiftMode(h), x, y, self.shift)
         elif op >= Op.BEQ:
@@ -109,9 +157,9 @@ class Machine:
             self.registers[a] = self.pc
         elif op is Op.JR:
             target = x & 0x3ff
-        if (op in (Op.JMP, Op.CALL, Op.JR) or op is Op.BEQ and x == y or op is Op.BNE and x != y
-                or op is Op.BLT and x < y or op is Op.BGE and x >= y
-                or op is Op.LOOP and x != y):
+        if (op in (Op.JMP, Op.CALL, Op.JR) or (op is Op.BEQ and x == y) or (op is Op.BNE and x != y)
+                or (op is Op.BLT and x < y) or (op is Op.BGE and x >= y)
+                or (op is Op.LOOP and x != y)):
             self.pc = target
             self.cycles += 1
 
@@ -140,6 +188,25 @@ class Machine:
             self.count = x & 0x3fff
         elif op is Op.SETR:
             self.row = x & 3
+        elif op is Op.EXP:
+            self.registers[d] = self._exp(x, y)
+        elif op is Op.LIST:
+            self.registers[d] = self._list(x, y, h & 1)
+        elif op is Op.SETT:
+            self.top = _signed(x, 16)
+        elif op is Op.RDT:
+            self.registers[d] = self.top
+        elif op is Op.THR:
+            self.prune, self.quant = x, y
+        elif op is Op.SETL:
+            self.list_low = self.list_high = x
+            self.listed = y
+        elif op is Op.RDL:
+            self.registers[d] = self.list_high if h & 1 else self.list_low
+        elif op is Op.OUP:
+            self._update(x, y)
+        elif op is Op.DEQ:
+            self._logits(x, y, d + 1)
         elif op is Op.MAC:
             self._mac(d, x, y)
         elif op is Op.INJ:

@@ -9,8 +9,8 @@ from .quad_shape import QuadShape
 from .serial_shape import SERIAL_PRODUCTS, SerialShape
 
 
-__all__ = ["AptParams", "CODECS", "CODE_BITS", "DATAFLOWS", "EXP2", "MULTIPLIER_STYLES", "PLACEMENTS",
-           "ROWCOL_DECODES", "ROW_ALIGN", "SCALE_BITS", "SPLITS", "STATE_BITS"]
+__all__ = ["AptParams", "CODECS", "CODE_BITS", "DATAFLOWS", "EXP2", "MULTIPLIER_STYLES",
+           "PLACEMENTS", "ROWCOL_DECODES", "ROW_ALIGN", "SCALE_BITS", "SPLITS", "STATE_BITS"]
 
 #: How an engine is built: four owners of rows and their lanes, or a processor with four
 #: multipliers. Results and the layout of memory are the same.

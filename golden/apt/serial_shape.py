@@ -28,7 +28,7 @@ class MemoryMap(NamedTuple):
     rows: int     #: 16 words a row
     pairs: int    #: old flag pairs of the tile
     new: int      #: new ones
-    counts: int   #: of a block row: two words a key block
+    counts: int   #: of a block row: a word a key block
     blocks: int   #: what is computed of a block row: five words a block
     job: int
     bank1_end: int
@@ -63,7 +63,7 @@ class SerialShape:
             "q": self.row_blocks * 2 * self.head_dim,
             "o": self.tile_q * 4 * self.column_passes, "lists": 2 * self.tile_k,
             "z": self.tile_k, "rows": 16 * self.tile_q, "pairs": pairs + OWNERS,
-            "new": pairs + OWNERS, "counts": 2 * self.key_blocks, "blocks": 5 * self.key_blocks,
+            "new": pairs + OWNERS, "counts": self.key_blocks, "blocks": 5 * self.key_blocks,
             "job": 64,
         }
         places, at = {}, 0

@@ -57,7 +57,8 @@ def report_heads(params, *, whole, waves, seed):
         table.add_row(row.head, f"{row.step} dense" if row.dense else str(row.step),
                       f"{row.cycles:,}", f"{row.qk:.3f}", f"{row.pv:.3f}", f"{row.total:.3f}",
                       f"{row.speed_up:.2f}", f"{row.bound:.2f}", f"{row.lost:.2%}",
-                      f"{row.demoted:.1%}", "-" if row.model_error is None else f"{row.model_error:.2%}")
+                      f"{row.demoted:.1%}",
+                      "-" if row.model_error is None else f"{row.model_error:.2%}")
     print_wide(table)
     text = timeline(run.stages, run.cycles)
     path = write_whole(folder / "timeline.txt", text)

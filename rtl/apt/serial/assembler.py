@@ -25,7 +25,9 @@ _FORMS = {
     "in": "D uH", "ins": "A B", "out": "A uH", "phase": "uB", "evb": "uH", "eve": "A B",
     "req": "A B uH", "mul": "D A B S", "mulu": "D A B S", "muls": "D A B S",
     "mula": "D uA B S", "mulas": "D uA B S", "beq": "A B T", "bne": "A B T", "blt": "A B T",
-    "bge": "A B T", "jmp": "T", "call": "A T", "jr": "A", "tab": "D A P", "mac": "A B F",
+    "bge": "A B T", "jmp": "T", "call": "A T", "jr": "A", "tab": "D A P", "exp": "D A B",
+    "list": "D A B uH", "sett": "A", "rdt": "D", "thr": "A B", "setl": "A B", "rdl": "D uH",
+    "oup": "A B", "deq": "A B uD", "mac": "A B F",
 }
 
 

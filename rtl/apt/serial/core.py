@@ -1,18 +1,24 @@
 """Processor of the serial dataflow."""
 
 from amaranth import *
-from amaranth.lib import memory, stream
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from golden.common.checks import ceil_log2
+from rtl.common.stream import connect_streams
 
 from ..burst_splitter import beat_range
 from ..component import AptComponent
+from .alu import Alu
 from .banks import Bank
-from .isa import BANK_BITS, PROGRAM_BITS, REGISTER_BITS, Op
+from .byte_ports import ByteReader, ByteWriter
+from .fetch import Fetch
+from .isa import BANK_BITS, Op, ShiftMode
+from .list_unit import ListUnit
 from .mac import MacUnit
 from .multiplier import Multiplier
-from .program import program, tables
+from .power_unit import PowerUnit
+from .program import program
+from .registers import Registers
 
 
 __all__ = ["Core"]
@@ -21,8 +27,40 @@ _ALU = (Op.ADD, Op.SUB, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN)
 _COMPARE = (Op.SUB, Op.MAX, Op.MIN, Op.BEQ, Op.BNE, Op.BLT, Op.BGE, Op.LOOP)
 #: Operations that write register ``d``, and those that write register ``a``.
 _WRITE_D = (Op.LI, *_ALU, Op.PACK, Op.LD, Op.TAB, Op.INJ, Op.IN, Op.MUL, Op.MULU, Op.MULS,
-            Op.MULA, Op.MULAS)
+            Op.MULA, Op.MULAS, Op.EXP, Op.LIST, Op.RDT, Op.RDL)
 _WRITE_A = (Op.STP, Op.LOOP, Op.CALL)
+
+
+#: Operations of the multiplier alone, and when their result is there.
+_PRODUCTS = (Op.MUL, Op.MULU, Op.MULS, Op.MULA, Op.MULAS)
+_PRODUCT = 3
+#: Where the count of an instruction's cycles stops.
+_LAST_STEP = 15
+
+
+class _Now:
+    """The instruction that is executed: its fields, its operands, and what it waits for."""
+
+    def __init__(self, m, fetch, registers):
+        self.b, self.a, self.d = (fetch.now[8 * k:8 * k + 8] for k in range(3))
+        self.h, self.code = fetch.now[24:26], fetch.now[26:]
+        self.x, self.y = registers.a, registers.b
+        self.step = Signal(range(_LAST_STEP + 1))  # its cycle
+        self.again = Signal()      # on with cycle 1
+        self.wait = Signal()       # it does not end yet
+        self.next_word = Signal()  # of those that it goes through
+        self.last_word = Signal()
+        self.words_left = Signal()
+        self.bank = Signal()       # of its address
+        self.ended = Signal()      # a job has
+        self._is = {op: Signal(name=f"is_{op.name.lower()}") for op in Op}
+        m.d.comb += [one.eq(fetch.valid & (self.code == op)) for op, one in self._is.items()]
+
+    def __getitem__(self, op):
+        return self._is[op]
+
+    def any(self, ops):
+        return Cat(self._is[op] for op in ops).any()
 
 
 class Core(AptComponent):
@@ -30,7 +68,9 @@ class Core(AptComponent):
 
     *Fetch* reads the program, *read* the registers, *execute* does the rest; its result goes to
     the next instruction directly. A branch that is taken costs a cycle more. Loads and tables take
-    two cycles, products four, and :attr:`.isa.Op.MAC` four more than its count.
+    two cycles, products four. Of the instructions that do more, ``MAC`` takes a cycle a word and
+    one more, or four more to wait for the sums; ``DEQ`` three more than its words; ``EXP`` three
+    cycles a word; ``LIST`` two a key, three if it is kept; ``OUP`` thirteen; ``INS`` three a word.
 
     Parameters
     ----------
@@ -80,257 +120,269 @@ class Core(AptComponent):
     def elaborate(self, platform):
         m = Module()
         image = program(self._params)
-
-        go = Signal()              # the instruction in execute ends
-        at = Signal(PROGRAM_BITS, init=(1 << PROGRAM_BITS) - 1)  # of the instruction in read
-        fetch, branch, target = Signal(PROGRAM_BITS), Signal(), Signal(PROGRAM_BITS)
-        read_valid, valid, now = Signal(), Signal(), Signal(32)
-        m.submodules.code = code = memory.Memory(
-            shape=32, depth=1 << ceil_log2(len(image.words)), init=image.words)
-        instruction = code.read_port()
-        m.d.comb += [
-            fetch.eq(Mux(branch, target, at + 1)),
-            instruction.addr.eq(fetch), instruction.en.eq(go),
-        ]
-        with m.If(go):
-            m.d.sync += [at.eq(fetch), read_valid.eq(1), valid.eq(read_valid & ~branch),
-                         now.eq(instruction.data)]
-
-        number_b, number_a, number_d = (now[8 * k:8 * k + 8] for k in range(3))
-        variant = now[24:26]
-        operation = {}
-        for op in Op:
-            operation[op] = Signal(name=f"is_{op.name.lower()}")
-            m.d.comb += operation[op].eq(valid & (now[26:] == op))
-
-        def is_any(ops):
-            return Cat(operation[op] for op in ops).any()
-
-        step = Signal(2)           # cycle of the instruction; it stays at 3
-        m.d.sync += step.eq(Mux(go, 0, step + (step != 3)))
-
-        # Registers: two copies, read one instruction ahead.
-        write_number, written, result = Signal(REGISTER_BITS), Signal(), Signal(32)
-        write_a = Signal()
-        m.d.comb += [
-            write_a.eq(is_any(_WRITE_A)),
-            written.eq(go & (is_any(_WRITE_D) | write_a)),
-            write_number.eq(Mux(write_a, number_a, number_d)),
-        ]
-        operands = []
-        last_result = Signal(32, reset_less=True)
-        with m.If(go):
-            m.d.sync += last_result.eq(result)
-        for k, name in enumerate(("b", "a")):
-            m.submodules[f"registers_{name}"] = registers = memory.Memory(
-                shape=32, depth=1 << REGISTER_BITS, init=image.registers)
-            write, read = registers.write_port(), registers.read_port()
-            number = instruction.data[8 * k:8 * k + 8]
-            m.d.comb += [
-                write.addr.eq(write_number), write.data.eq(result), write.en.eq(written),
-                read.addr.eq(number), read.en.eq(go),
-            ]
-            forward, operand = Signal(name=f"forward_{name}"), Signal(32, name=f"operand_{name}")
-            with m.If(go):
-                m.d.sync += forward.eq(written & (number == write_number))
-            m.d.comb += operand.eq(Mux(forward, last_result, read.data))
-            operands.append(operand)
-        y, x = operands
-
-        # Adder: sums, comparisons, addresses.
-        immediate, second = Signal(signed(8)), Signal(32)
-        compare, total = Signal(), Signal(33)
-        m.d.comb += [
-            immediate.eq(Mux(operation[Op.ST], number_d, number_b)),
-            compare.eq(is_any(_COMPARE)),
-            second.eq(y),
-        ]
-        with m.If(operation[Op.LD] | operation[Op.ST] | (is_any(_ALU) & variant[0])):
-            m.d.comb += second.eq(immediate)
-        with m.Elif(operation[Op.STP]):
-            m.d.comb += second.eq(1)
-        inverted = Signal(33)
-        m.d.comb += [
-            inverted.eq(second.as_signed() ^ compare.replicate(33)),
-            total.eq(x.as_signed() + inverted + compare),
-        ]
-        less, equal = Signal(), Signal()
-        m.d.comb += [less.eq(total[-1]), equal.eq(total[:32] == 0)]
-
-        # Branches.
-        m.d.comb += [
-            target.eq(Mux(operation[Op.JR], x, now[16:26])),
-            branch.eq(operation[Op.JMP] | operation[Op.CALL] | operation[Op.JR]
-                      | (operation[Op.BEQ] & equal)
-                      | ((operation[Op.BNE] | operation[Op.LOOP]) & ~equal)
-                      | (operation[Op.BLT] & less) | (operation[Op.BGE] & ~less)),
-        ]
-
-        # Special registers.
-        shift, count, row = Signal(6), Signal(BANK_BITS), Signal(2)
-        with m.If(operation[Op.SH]):
-            m.d.sync += shift.eq(number_b)
-        with m.If(operation[Op.SHR]):
-            m.d.sync += shift.eq(x)
-        with m.If(operation[Op.SHX]):
-            m.d.sync += shift.eq(Mux(x[12:].any(), 63, x[8:12]))
-        with m.If(operation[Op.SETN]):
-            m.d.sync += count.eq(x)
-        with m.If(operation[Op.SETR]):
-            m.d.sync += row.eq(x)
-        with m.If(operation[Op.PHASE]):
-            m.d.sync += self.stages.eq(number_b)
-
-        m.submodules.mac = mac = MacUnit(self._params)
-        products = is_any((Op.MUL, Op.MULU, Op.MULS, Op.MULA, Op.MULAS))
-        m.submodules.multiplier = multiplier = Multiplier()
-        m.d.comb += [
-            multiplier.a.eq(Mux(operation[Op.MULA] | operation[Op.MULAS],
-                                mac.sums[number_a[:2]], x.as_signed())),
-            multiplier.b.eq(y),
-            multiplier.is_unsigned.eq(now[26]), multiplier.saturate.eq(now[27]),
-            multiplier.mode.eq(variant), multiplier.shift.eq(shift),
-        ]
-
-        m.submodules.tables = table = memory.Memory(
-            shape=16, depth=768, init=tables(self._params))
-        entry = table.read_port()
-        m.d.comb += [entry.addr.eq(Cat(x[:8], variant)), entry.en.eq(operation[Op.TAB])]
-
-        # Memory, for loads and stores, blocks of bytes, and products.
-        index, left = Signal(BANK_BITS + 1), Signal(BANK_BITS)
-        loading = Signal()         # a word of three bytes is complete
-        place = Signal(BANK_BITS + 1)
-        writing, reading, streaming = Signal(), Signal(), Signal()
-        banks = []
+        m.submodules.fetch = fetch = Fetch(image.words)
+        m.submodules.registers = registers = Registers(image.registers)
+        m.submodules.alu = Alu()
+        m.submodules.multiplier = Multiplier()
+        m.submodules.mac = MacUnit(self._params)
+        m.submodules.power = PowerUnit(self._params)
+        m.submodules.lists = ListUnit(self._params)
+        m.submodules.reader = ByteReader()
+        m.submodules.writer = ByteWriter()
         for number in range(2):
-            m.submodules[f"bank_{number}"] = bank = Bank()
-            banks.append(bank)
-        word = Signal(24)
+            m.submodules[f"bank_{number}"] = Bank()
+
+        now = _Now(m, fetch, registers)
+        go, write_a = Signal(), Signal()  # go: the instruction ends
         m.d.comb += [
-            place.eq(Mux(operation[Op.INS], index, Mux(operation[Op.STP], x, total))),
-            writing.eq(operation[Op.ST] | operation[Op.STP] | loading),
-            reading.eq(operation[Op.LD] & (step == 0)),
-            streaming.eq(operation[Op.MAC] & (step != 0) & (left != 0)),
+            go.eq(~now.wait),
+            fetch.advance.eq(go), registers.advance.eq(go),
+            registers.number_b.eq(fetch.next[:8]), registers.number_a.eq(fetch.next[8:16]),
+            write_a.eq(now.any(_WRITE_A)),
+            registers.write.eq(now.any(_WRITE_D) | write_a),
+            registers.number.eq(Mux(write_a, now.a, now.d)),
+        ]
+        with m.If(go):
+            m.d.sync += now.step.eq(0)
+        with m.Elif(now.again):
+            m.d.sync += now.step.eq(1)
+        with m.Elif(now.step != _LAST_STEP):
+            m.d.sync += now.step.eq(now.step + 1)
+
+        self._sums(m, now)
+        self._branches(m, now)
+        self._products(m, now)
+        self._memory(m, now)
+        self._outside(m, now)
+        self._wait(m, now)
+        self._results(m, now)
+        return m
+
+    def _sums(self, m, now):
+        """The adder serves addresses too."""
+        alu = m.submodules.alu
+        second = Signal(32)
+        m.d.comb += [
+            alu.op.eq(now.code), alu.subtract.eq(now.any(_COMPARE)),
+            alu.x.eq(now.x), alu.y.eq(second), second.eq(now.y),
+        ]
+        with m.If(now.any((Op.LD, *_ALU)) & (now[Op.LD] | now.h[0])):
+            m.d.comb += second.eq(now.b.as_signed())
+        with m.If(now[Op.ST]):
+            m.d.comb += second.eq(now.d.as_signed())
+        with m.If(now[Op.STP]):
+            m.d.comb += second.eq(1)
+        with m.If(now[Op.DEQ]):    # results come three cycles after their operands
+            m.d.comb += second.eq((now.step - _PRODUCT)[:2])
+        with m.If(now[Op.OUP]):    # read in cycles 5, 7, 9, 11, written in the next
+            m.d.comb += second.eq((now.step - 2 * _PRODUCT + 1)[1:3])
+
+    def _branches(self, m, now):
+        alu, fetch = m.submodules.alu, m.submodules.fetch
+        m.d.comb += [
+            fetch.target.eq(Mux(now[Op.JR], now.x, Cat(now.d, now.h))),
+            fetch.branch.eq(now.any((Op.JMP, Op.CALL, Op.JR))
+                            | (now[Op.BEQ] & alu.equal)
+                            | (now.any((Op.BNE, Op.LOOP)) & ~alu.equal)
+                            | (now[Op.BLT] & alu.less) | (now[Op.BGE] & ~alu.less)),
+        ]
+
+    def _products(self, m, now):
+        """The multiplier's operands: registers, or accumulators, or (OUP) first these and then
+        what became of them."""
+        multiplier, mac, power = m.submodules.multiplier, m.submodules.mac, m.submodules.power
+        shift, sums = Signal(6), Signal(2)
+        with m.If(now[Op.SH]):
+            m.d.sync += shift.eq(now.b)
+        with m.If(now[Op.SHR]):
+            m.d.sync += shift.eq(now.x)
+        with m.If(now[Op.SHX]):
+            m.d.sync += shift.eq(Mux(now.x[12:].any(), 63, now.x[8:12]))
+        m.d.comb += [
+            sums.eq(now.a),
+            multiplier.a.eq(now.x), multiplier.b.eq(now.y),
+            multiplier.is_unsigned.eq(now.code[0]), multiplier.saturate.eq(now.code[1]),
+            multiplier.mode.eq(now.h), multiplier.shift.eq(shift),
+        ]
+        with m.If(now[Op.DEQ]):
+            m.d.comb += sums.eq(now.step)
+        with m.If(now.any((Op.MULA, Op.MULAS, Op.DEQ))):
+            m.d.comb += multiplier.a.eq(mac.sums[sums].as_signed())
+        with m.If(now[Op.OUP]):
+            m.d.comb += sums.eq(now.step[1:])
+            with m.If(now.step[0]):
+                m.d.comb += [multiplier.a.eq(multiplier.result),
+                             multiplier.mode.eq(ShiftMode.Q15)]
+            with m.Else():
+                m.d.comb += [multiplier.a.eq(mac.sums[sums].as_signed()), multiplier.b.eq(1),
+                             multiplier.mode.eq(ShiftMode.ROUND)]
+
+        # The largest logit.
+        maximum = Signal(signed(16))
+        z = multiplier.result[:16].as_signed()
+        with m.If(now[Op.SETT]):
+            m.d.sync += maximum.eq(now.x)
+        with m.Elif(now[Op.DEQ] & (now.step >= _PRODUCT) & (z > maximum)):
+            m.d.sync += maximum.eq(z)
+        m.d.comb += [
+            power.maximum.eq(maximum),
+            power.table.eq(now.h), power.at.eq(now.x), power.read.eq(now[Op.TAB]),
+        ]
+
+    def _memory(self, m, now):
+        """Who reads and writes the banks, and the words that go one after another."""
+        alu, mac, multiplier = m.submodules.alu, m.submodules.mac, m.submodules.multiplier
+        power, lists, reader = m.submodules.power, m.submodules.lists, m.submodules.reader
+        banks = m.submodules.bank_0, m.submodules.bank_1
+        words = banks[1].word
+        index, left = Signal(BANK_BITS + 1), Signal(BANK_BITS)
+        count, row = Signal(BANK_BITS), Signal(2)
+        first = now.step == 0
+        look, put, update = now.step == 2, now.step == 3, now.step >= 2 * _PRODUCT - 1
+        loaded, next_word = Signal(), Signal()
+        streaming, has_word = Signal(), Signal()
+        m.d.sync += has_word.eq(streaming)
+        m.d.comb += [
+            now.last_word.eq(left == 1), now.words_left.eq(left != 0),
+            loaded.eq(now[Op.INS] & reader.last),
+            streaming.eq(now[Op.MAC] & ~first & now.words_left),
+            next_word.eq(streaming | loaded | (now[Op.EXP] & put)
+                         | (now[Op.LIST] & ((look & ~lists.keep) | put))),
+            now.next_word.eq(next_word),
+        ]
+
+        place, data = Signal(BANK_BITS + 1), Signal(32)
+        reading, writing = Signal(), Signal()
+        m.d.comb += [place.eq(alu.total), data.eq(now.y)]
+        with m.If(now[Op.STP]):
+            m.d.comb += place.eq(now.x)
+        with m.If(now.any((Op.INS, Op.EXP, Op.LIST))):
+            m.d.comb += [place.eq(index), data.eq(reader.word)]
+        with m.If(now[Op.EXP]):
+            m.d.comb += data.eq(power.p)
+        with m.If(now[Op.LIST] & put):
+            m.d.comb += [place.eq(Cat(lists.address, 1)), data.eq(lists.entry)]
+        with m.If(now[Op.DEQ]):
+            m.d.comb += data.eq(multiplier.result)
+        with m.If(now[Op.OUP]):
+            m.d.comb += data.eq(words + multiplier.result)
+        m.d.comb += [
+            writing.eq(now.any((Op.ST, Op.STP)) | loaded
+                       | (now.any((Op.EXP, Op.LIST)) & put)
+                       | (now[Op.DEQ] & (now.step >= _PRODUCT))
+                       | (now[Op.OUP] & update & ~now.step[0])),
+            reading.eq((now[Op.LD] & first) | (now.any((Op.EXP, Op.LIST)) & (now.step == 1))
+                       | (now[Op.OUP] & update & now.step[0])),
+            now.bank.eq(place[-1]),
         ]
         for number, bank in enumerate(banks):
             m.d.comb += [
                 bank.enable.eq((writing | reading) & (place[-1] == number)),
-                bank.write.eq(writing),
-                bank.address.eq(place),
-                bank.data.eq(Mux(operation[Op.INS], word, y)),
+                bank.write.eq(writing), bank.address.eq(place), bank.data.eq(data),
             ]
-        has_word = Signal()
-        m.d.sync += has_word.eq(streaming)
-        with m.If(operation[Op.MAC]):
-            m.d.comb += [
-                banks[1].enable.eq(streaming), banks[1].address.eq(index),
-                banks[0].enable.eq(has_word), banks[0].address.eq(mac.address),
-            ]
-        start = operation[Op.MAC] & (step == 0)
-        m.d.comb += [
-            mac.start.eq(start), mac.base.eq(x), mac.pv.eq(number_d[2]),
-            mac.field.eq(Mux(number_d[2], number_d[3], row)),
-            mac.clear.eq(start & number_d[0]),
-            mac.shift.eq(operation[Op.ASHL] | (start & number_d[1])),
-            mac.valid.eq(has_word),
-            mac.word0.eq(banks[0].word), mac.word1.eq(banks[1].word),
-            self.pv_pass.eq(streaming & number_d[2]),
-        ]
-        with m.If(start):
-            m.d.sync += [index.eq(y), left.eq(count)]
-        with m.If(operation[Op.INS] & (step == 0)):
-            m.d.sync += [index.eq(x), left.eq(y)]
-        with m.If(streaming | loading):
+        with m.If(streaming):
+            m.d.comb += [banks[1].enable.eq(1), banks[1].address.eq(index)]
+        with m.If(has_word):
+            m.d.comb += [banks[0].enable.eq(1), banks[0].address.eq(mac.address)]
+
+        with m.If(now[Op.SETN]):
+            m.d.sync += count.eq(now.x)
+        with m.If(now[Op.SETR]):
+            m.d.sync += row.eq(now.x)
+        with m.If(first & now[Op.MAC]):
+            m.d.sync += [index.eq(now.y), left.eq(count)]
+        with m.Elif(first & now.any((Op.INS, Op.EXP))):
+            m.d.sync += [index.eq(now.x), left.eq(now.y)]
+        with m.Elif(first & now[Op.LIST]):
+            m.d.sync += left.eq(now.y)
+        with m.Elif(now[Op.SETL]):
+            m.d.sync += index.eq(now.y)
+        with m.Elif(next_word):
             m.d.sync += [index.eq(index + 1), left.eq(left - 1)]
 
-        # Bytes read: words of one to three.
-        byte, before = Signal(2), Signal(16, reset_less=True)
-        last_byte, taken = Signal(), Signal()
-        wanted = Signal(2)
+        pv = now.d[2]
         m.d.comb += [
-            wanted.eq(Mux(operation[Op.INS], 2, variant)),
-            self.read.ready.eq(operation[Op.IN] | (operation[Op.INS] & (step != 0))),
-            taken.eq(self.read.valid & self.read.ready),
-            last_byte.eq(taken & (byte == wanted)),
-            loading.eq(last_byte & operation[Op.INS]),
-            word[:8].eq(Mux(wanted == 0, self.read.p, before[:8])),
-            word[8:16].eq(Mux(wanted == 1, self.read.p, before[8:] & wanted[1].replicate(8))),
-            word[16:].eq(self.read.p & wanted[1].replicate(8)),
+            mac.start.eq(first & now[Op.MAC]), mac.base.eq(now.x), mac.pv.eq(pv),
+            mac.field.eq(Mux(pv, now.d[3], row)),
+            mac.clear.eq(now.d[0]), mac.shift.eq(now.d[1]), mac.shift_now.eq(now[Op.ASHL]),
+            mac.valid.eq(has_word), mac.word0.eq(banks[0].word), mac.word1.eq(words),
+            self.pv_pass.eq(streaming & pv),
+            power.clear.eq(first), power.word.eq(words),
+            power.look.eq(now[Op.EXP] & look), power.add.eq(now[Op.EXP] & put),
+            lists.set_thresholds.eq(now[Op.THR]), lists.prune.eq(now.x), lists.quant.eq(now.y),
+            lists.set_lists.eq(now[Op.SETL]), lists.middle.eq(now.x),
+            lists.begin.eq(now[Op.LIST] & first), lists.v.eq(now.x), lists.dense.eq(now.h[0]),
+            lists.word.eq(words), lists.look.eq(now[Op.LIST] & look),
+            lists.put.eq(now[Op.LIST] & put), lists.next.eq(now[Op.LIST] & next_word),
         ]
-        with m.If(taken):
-            m.d.sync += byte.eq(Mux(last_byte, 0, byte + 1))
-            with m.If(byte == 0):
-                m.d.sync += before[:8].eq(self.read.p)
-            with m.Else():
-                m.d.sync += before[8:].eq(self.read.p)
 
-        # Bytes written: one or two.
-        bytes_left, out = Signal(2), Signal(16, reset_less=True)
-        m.d.comb += [self.write.valid.eq(bytes_left != 0), self.write.p.eq(out[:8])]
-        with m.If(self.write.valid & self.write.ready):
-            m.d.sync += [bytes_left.eq(bytes_left - 1), out.eq(out[8:])]
-        with m.If(operation[Op.OUT] & go):
-            m.d.sync += [bytes_left.eq(variant + 1), out.eq(x)]
-
-        ended = Signal()
+    def _outside(self, m, now):
+        """Jobs, bytes, counts."""
+        reader, writer = m.submodules.reader, m.submodules.writer
+        connect_streams(m, outer=wiring.flipped(self.read), inner=reader.i)
+        connect_streams(m, outer=wiring.flipped(self.write), inner=writer.o)
+        with m.If(now[Op.PHASE]):
+            m.d.sync += self.stages.eq(now.b)
         m.d.comb += [
-            ended.eq(operation[Op.DONE] & ~self.done.valid & self.quiet & (bytes_left == 0)),
-            self.beats.valid.eq(operation[Op.REQ]),
-            self.beats.p.address.eq(x), self.beats.p.beats.eq(y),
-            self.beats_write.eq(variant[0]),
-            self.job.ready.eq(operation[Op.INJ]),
-            self.lp_block.eq(operation[Op.EVB] & ~variant[0]),
-            self.hp_block.eq(operation[Op.EVB] & variant[0]),
-            self.elements.eq(x[:12] & operation[Op.EVE].replicate(12)),
-            self.hp_elements.eq(y[:12] & operation[Op.EVE].replicate(12)),
+            reader.enable.eq(now[Op.IN] | (now[Op.INS] & (now.step != 0))),
+            reader.more.eq(Mux(now[Op.INS], 2, now.h)),
+            writer.start.eq(now[Op.OUT] & ~writer.busy),
+            writer.more.eq(now.h[0]), writer.word.eq(now.x),
+            self.beats.valid.eq(now[Op.REQ]),
+            self.beats.p.address.eq(now.x), self.beats.p.beats.eq(now.y),
+            self.beats_write.eq(now.h[0]),
+            self.job.ready.eq(now[Op.INJ]),
+            self.lp_block.eq(now[Op.EVB] & ~now.h[0]),
+            self.hp_block.eq(now[Op.EVB] & now.h[0]),
+            self.elements.eq(Mux(now[Op.EVE], now.x, 0)),
+            self.hp_elements.eq(Mux(now[Op.EVE], now.y, 0)),
+            now.ended.eq(now[Op.DONE] & ~self.done.valid & self.quiet & ~writer.busy),
         ]
         with m.If(self.done.ready):
             m.d.sync += self.done.valid.eq(0)
-        with m.If(ended):
-            m.d.sync += [self.done.valid.eq(1), self.done.p.eq(x)]
+        with m.If(now.ended):
+            m.d.sync += [self.done.valid.eq(1), self.done.p.eq(now.x)]
 
-        # When an instruction ends.
-        waits = Signal()
+    def _wait(self, m, now):
+        """Whether the instruction goes on, and with which cycle."""
+        mac, reader, writer = m.submodules.mac, m.submodules.reader, m.submodules.writer
+        first = now.step == 0
+        more = ~(now.next_word & now.last_word)
         m.d.comb += [
-            waits.eq(Cat(
-                (operation[Op.LD] | operation[Op.TAB]) & (step == 0),
-                products & (step != 3),
-                operation[Op.MAC] & ((step == 0) | (left != 0) | mac.busy),
-                operation[Op.INJ] & ~self.job.valid,
-                operation[Op.DONE] & ~ended,
-                operation[Op.REQ] & ~self.beats.ready,
-                operation[Op.IN] & ~last_byte,
-                operation[Op.INS] & ~(loading & (left == 1)),
-                operation[Op.OUT] & (bytes_left != 0),
+            now.again.eq(now.any((Op.EXP, Op.LIST)) & now.next_word),
+            now.wait.eq(Cat(
+                now.any((Op.LD, Op.TAB)) & first,
+                now.any(_PRODUCTS) & (now.step != _PRODUCT),
+                now[Op.DEQ] & (now.step != now.d[:2] + _PRODUCT),
+                now[Op.OUP] & (now.step != 4 * _PRODUCT),
+                now.any((Op.EXP, Op.LIST, Op.INS)) & more,
+                now[Op.MAC] & Mux(now.d[4], first | now.words_left | mac.busy, more),
+                now[Op.INJ] & ~self.job.valid,
+                now[Op.DONE] & ~now.ended,
+                now[Op.REQ] & ~self.beats.ready,
+                now[Op.IN] & ~reader.last,
+                now[Op.OUT] & writer.busy,
             ).any()),
-            go.eq(~waits),
         ]
 
-        # Results.
-        m.d.comb += result.eq(total)
-        with m.If(operation[Op.LI]):
-            m.d.comb += result.eq(now[:16].as_signed())
-        with m.If(operation[Op.AND]):
-            m.d.comb += result.eq(x & second)
-        with m.If(operation[Op.OR]):
-            m.d.comb += result.eq(x | second)
-        with m.If(operation[Op.XOR]):
-            m.d.comb += result.eq(x ^ second)
-        with m.If(operation[Op.MAX] | operation[Op.MIN]):
-            m.d.comb += result.eq(Mux(less ^ operation[Op.MAX], x, second))
-        with m.If(operation[Op.PACK]):
-            m.d.comb += result.eq(Cat((x[6:12] + x[5])[:6], x[:6], y[:BANK_BITS]))
-        with m.If(operation[Op.LD]):
-            m.d.comb += result.eq(Mux(place[-1], banks[1].word, banks[0].word))
-        with m.If(operation[Op.TAB]):
-            m.d.comb += result.eq(entry.data)
-        with m.If(products):
-            m.d.comb += result.eq(multiplier.result)
-        with m.If(operation[Op.INJ]):
-            m.d.comb += result.eq(self.job.p)
-        with m.If(operation[Op.IN]):
-            m.d.comb += result.eq(word)
-        with m.If(operation[Op.CALL]):
-            m.d.comb += result.eq(at)
-        return m
+    def _results(self, m, now):
+        alu, power, lists = m.submodules.alu, m.submodules.power, m.submodules.lists
+        data = m.submodules.registers.data
+        sources = {
+            (Op.LI,): Cat(now.b, now.a).as_signed(),
+            (Op.PACK,): Cat((now.x[6:12] + now.x[5])[:6], now.x[:6], now.y[:BANK_BITS]),
+            (Op.LD,): Mux(now.bank, m.submodules.bank_1.word, m.submodules.bank_0.word),
+            (Op.TAB,): power.entry,
+            (Op.EXP,): power.sum,
+            (Op.RDT,): power.maximum,
+            (Op.LIST,): lists.counts,
+            (Op.RDL,): Cat(Mux(now.h[0], lists.high_end, lists.low_end), 1),  # in bank 1
+            _PRODUCTS: m.submodules.multiplier.result,
+            (Op.INJ,): self.job.p,
+            (Op.IN,): m.submodules.reader.word,
+            (Op.CALL,): m.submodules.fetch.at,
+        }
+        m.d.comb += data.eq(alu.result)
+        for ops, source in sources.items():
+            with m.If(now.any(ops)):
+                m.d.comb += data.eq(source)

@@ -57,6 +57,15 @@ class Op(enum.IntEnum):
     PHASE = 27  #: ``stages`` = immediate
     EVB = 28    #: count a block: h = 0 in low precision, h = 1 in high
     EVE = 29    #: count A elements, B of them in high precision
+    EXP = 30    #: P' = 2**(A[k] - maximum) in place of B logits from A on; D = their sum
+    LIST = 31   #: the next B of P' to the lists, keys from A on; D = counts; h = 1: dense
+    SETT = 40   #: maximum = A
+    RDT = 41    #: D = maximum
+    THR = 42    #: thresholds A and B
+    SETL = 43   #: lists begin at A, and P' at B
+    RDL = 45    #: D = end of the list of low precision, or with h = 1 of high precision
+    OUP = 44    #: four words from A on += accumulators, rounded by the shift register, times B
+    DEQ = 46    #: d + 1 words from A on = accumulators times B, and the maximum of them
     # Products: D = A * B shifted right. Bit 0: A is unsigned, bit 1: saturate to 16 bits, bit 2: A
     # is the accumulator with the number a. B is 16 bits unsigned.
     MUL = 32
@@ -98,13 +107,15 @@ class MacFlags(enum.IntFlag):
 
     Without ``PV`` bank 0 is read from A on and bank 1 from B on, and the row register says which
     of the four fields of the latter is the factor. With it bank 1 holds list entries, that say
-    which words of bank 0 follow A, and ``LSB`` takes the lower segment of P'.
+    which words of bank 0 follow A, and ``LSB`` takes the lower segment of P'. ``LAST`` waits for
+    the sums; without it the next operation but ``SETN`` must be another one.
     """
 
     FIRST = 1   #: clear the accumulators before
     SHIFT = 2   #: shift them left by a segment before
     PV = 4
     LSB = 8
+    LAST = 16
 
 
 def encode(op, d=0, a=0, b=0, h=0):

@@ -28,14 +28,16 @@ class MacUnit(AptComponent):
     Members
     -------
     start : :py:`In(1)`
-        Take ``base``, ``pv`` and ``field``; with ``clear`` or ``shift`` do this first. No word may
-        be under way.
+        Take ``base``, ``pv`` and ``field``; with ``clear`` or ``shift`` do this before the first
+        product is added. The last word before must have come, at the latest now.
     base : :py:`In(14)`
     pv : :py:`In(1)`
     field : :py:`In(2)`
         The field of bank 1's word.
     clear, shift : :py:`In(1)`
-        Accumulators become 0, or shift left by a segment.
+        Accumulators become 0, or shift left by a segment, after all products before.
+    shift_now : :py:`In(1)`
+        They shift left at once; nothing may be under way.
     valid : :py:`In(1)`
         ``word1`` is the next word of bank 1.
     word1, word0 : :py:`In(32)`
@@ -50,7 +52,7 @@ class MacUnit(AptComponent):
     def _ports(self, params):
         return {
             "start": In(1), "base": In(BANK_BITS), "pv": In(1), "field": In(2),
-            "clear": In(1), "shift": In(1),
+            "clear": In(1), "shift": In(1), "shift_now": In(1),
             "valid": In(1), "word1": In(32), "word0": In(32),
             "address": Out(BANK_BITS), "busy": Out(1),
             "sums": Out(data.ArrayLayout(self._sum_shape(params), _LANES)),
@@ -89,12 +91,17 @@ class MacUnit(AptComponent):
             has_product.eq(has_word),
         ]
         m.d.comb += self.busy.eq(self.valid | has_word)
+        clear, shift = self.clear & self.start, self.shift & self.start
+        for k in range(self.latency):
+            before = clear, shift
+            clear, shift = Signal(name=f"clear_{k}"), Signal(name=f"shift_{k}")
+            m.d.sync += Cat(clear, shift).eq(Cat(before))
         for lane, total in enumerate(self.sums):
             product = Signal(signed(2 * bits), name=f"product_{lane}", reset_less=True)
             m.d.sync += product.eq(self.word0.word_select(lane, bits).as_signed() * factor)
-            with m.If(self.clear):
+            with m.If(clear):
                 m.d.sync += total.eq(0)
-            with m.Elif(self.shift):
+            with m.Elif(shift | self.shift_now):
                 m.d.sync += total.eq(total << bits)
             with m.Elif(has_product):
                 m.d.sync += total.eq(total + product)

@@ -18,15 +18,16 @@ class Multiplier(wiring.Component):
     Members
     -------
     a : :py:`In(32)`
-        Signed, unless ``is_unsigned``. All inputs must hold until the result is taken.
+        Signed, unless ``is_unsigned``.
     b : :py:`In(16)`
         Unsigned.
     is_unsigned, saturate : :py:`In(1)`
-        ``saturate``: the result is 16 bits signed.
+        ``saturate``: the result is 16 bits signed. Both must hold until the result is taken.
     mode : :py:`In(ShiftMode)`
-        Where the shift comes from, and whether half a unit is added before it.
+        Where the shift comes from, and whether half a unit is added before it. The shift
+        is that of the product given two cycles before, rounding that of three before.
     shift : :py:`In(6)`
-        For the modes ``ROUND`` and ``TRUNC``.
+        For the modes ``ROUND`` and ``TRUNC``, as ``mode``.
     result : :py:`Out(32)`
         The low 32 bits.
     """
@@ -46,20 +47,20 @@ class Multiplier(wiring.Component):
 
     @property
     def throughput(self):
-        return "a product every four cycles, as inputs hold"
+        return "a product a cycle"
 
     def elaborate(self, platform):
         m = Module()
 
         low, high = (Signal(32, name=name, reset_less=True) for name in ("low", "high"))
-        m.d.sync += [low.eq(self.a[:16] * self.b), high.eq(self.a[16:] * self.b)]
+        excess = Signal(16, reset_less=True)  # a negative a is 2**32 too large
+        negative = self.a[-1] & ~self.is_unsigned
+        m.d.sync += [low.eq(self.a[:16] * self.b), high.eq(self.a[16:] * self.b),
+                     excess.eq(self.b & negative.replicate(16))]
 
-        # A negative a is 2**32 too large.
         upper, total = Signal(32), Signal(_SUM, reset_less=True)
-        negative = Signal()
-        m.d.comb += [upper.eq(high + low[16:]), negative.eq(self.a[-1] & ~self.is_unsigned)]
-        m.d.sync += total.eq(Cat(low[:16], upper[:16],
-                                 upper[16:] - Mux(negative, self.b, 0)))
+        m.d.comb += upper.eq(high + low[16:])
+        m.d.sync += total.eq(Cat(low[:16], upper[:16], upper[16:] - excess))
 
         # One bit below the result is kept: rounding half up adds it.
         amount, sign = Signal(6), Signal()

@@ -32,7 +32,7 @@ def _constants(params):
         "V_KEY": 2 * params.column_passes,
         "V_BLOCK": BLOCK_KEYS * 2 * params.column_passes,
         "O_ROW": 4 * params.column_passes,
-        "KEY_BLOCKS": params.key_blocks, "ALL_COUNTS": 2 * params.key_blocks,
+        "KEY_BLOCKS": params.key_blocks,
         "ALL_PAIRS": params.row_blocks * params.key_blocks + 4,
         "CODE_BYTES": params.code_bytes,
         "NONE": _NONE, "LARGEST": _LARGEST, "NEVER": _NEVER, "NO_LOGIT": _NONE,

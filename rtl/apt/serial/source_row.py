@@ -12,7 +12,7 @@ SOURCE = f"""
 row_begin:
         phase #QK
         mov   z_end, =Z
-        mov   top, =NO_LOGIT
+        sett  =NO_LOGIT
         mov   p, =BLOCKS
         beq   p, blocks_end, @qk_done
         setr  r
@@ -21,49 +21,56 @@ row_begin:
         add   q_low, q_at, =D
 qk_block:
         ld    kind, p, #0
-        ld    key0, p, #1
+        ld    left_keys, p, #1          ; from the block's first key on
         ld    k_at, p, #2
         add   p, p, #5
         li    step, #2                  ; four keys each
+        sub   left_keys, keys, left_keys
 qk_step:
-        mac   k_at, q_at, first
         bne   kind, =1, @qk_high
+        mac   k_at, q_at, first last
         ashl
         ashl
         jmp   @qk_sums
 qk_high:
         add   k_low, k_at, =K_LSB
+        mac   k_at, q_at, first
         mac   k_low, q_at, shift
         mac   k_at, q_low, add
-        mac   k_low, q_low, shift
+        mac   k_low, q_low, shift last
 qk_sums:
-{_four('''
-        mulas z, #k, mantissa, round
-        stp   z_end, z
-        max   top, top, z
-        add   key0, key0, #1
-        bge   key0, keys, @qk_next
-''')}
+        blt   left_keys, =4, @qk_tail
+        deq   z_end, mantissa, #3
+        add   z_end, z_end, #4
+        add   left_keys, left_keys, #-4
+        beq   left_keys, =0, @qk_next
         add   k_at, k_at, =D
         loop  step, @qk_step
 qk_next:
         bne   p, blocks_end, @qk_block
+        jmp   @qk_done
+qk_tail:                                ; one to three keys end the tile
+        beq   left_keys, =1, @qk_tail_1
+        beq   left_keys, =2, @qk_tail_2
+        deq   z_end, mantissa, #2
+        jmp   @qk_tail_done
+qk_tail_1:
+        deq   z_end, mantissa, #0
+        jmp   @qk_tail_done
+qk_tail_2:
+        deq   z_end, mantissa, #1
+qk_tail_done:
+        add   z_end, z_end, left_keys
 
 ; ---- P' in their place, and the row's sum.
 qk_done:
         phase #SOFTMAX
+        rdt   top
         li    total, #0
+        sub   n, z_end, =Z
+        beq   n, =0, @summed
         mov   p, =Z
-        beq   p, z_end, @summed
-power:
-        ld    z, p, #0
-        sub   u, top, z
-        shx   u
-        tab   w, u, exp
-        mul   w, w, =1, round
-        stp   p, w
-        add   total, total, w
-        bne   p, z_end, @power
+        exp   total, p, n
 summed:
 
 ; ---- State of the row, thresholds.
@@ -126,56 +133,30 @@ merged:
 
 ; ---- Lists: high precision from the middle down, low precision from it up.
         phase #LISTS
-        mov   low_end, =LISTS_MIDDLE
-        mov   high_end, =LISTS_MIDDLE
-        mov   p, =Z
-        beq   p, z_end, @row_done
+        beq   z_end, =Z, @row_done
+        thr   prune, quant
+        setl  =LISTS_MIDDLE, =Z
         mov   from, =BLOCKS
 list_block:
-        ld    key0, from, #1
+        ld    w, from, #1
         ld    v_at, from, #3
-        sub   n, keys, key0
+        sub   n, keys, w
         min   n, n, #8
-        li    count_hp, #0
-        li    count_v, #0
-list_key:
-        ld    w, p, #0
-        add   p, p, #1
-        blt   w, prune, @list_pruned
-        add   count_v, count_v, #1
-        blt   w, quant, @list_low
-        add   count_hp, count_hp, #1
-list_high:
-        mul   w, w, =QMAX, q15
-        pack  w, w, v_at
-        add   high_end, high_end, #-1
-        st    high_end, #0, w
-        add   v_at, v_at, =V_KEY
-        loop  n, @list_key
+        beq   dense, =0, @list_sparse
+        list  w, v_at, n, #1
         jmp   @list_next
-list_low:
-        bne   dense, =0, @list_high
-        mul   w, w, =QMAX, q15
-        pack  w, w, v_at
-        stp   low_end, w
-        add   v_at, v_at, =V_KEY
-        loop  n, @list_key
-        jmp   @list_next
-list_pruned:
-        bne   dense, =0, @list_high
-        add   v_at, v_at, =V_KEY
-        loop  n, @list_key
+list_sparse:
+        list  w, v_at, n, #0
 list_next:
         ld    count, from, #4
-        ld    w, count, #0
-        add   w, w, count_hp
-        st    count, #0, w
-        ld    w, count, #1
-        add   w, w, count_v
-        st    count, #1, w
         add   from, from, #5
+        ld    t, count, #0
+        add   t, t, w
+        st    count, #0, t
         bne   from, blocks_end, @list_block
-        sub   valid, low_end, high_end
+        rdl   valid, #0
+        rdl   high_end, #1
+        sub   valid, valid, high_end
         sub   high, =LISTS_MIDDLE, high_end
         eve   valid, high
         beq   valid, =0, @row_done
@@ -207,31 +188,29 @@ pv:
         mov   n, =PASSES
 pv_pass:
         setn  valid
-        mac   v_at, high_end, pv first
         bne   high, =0, @pv_high
+        mac   v_at, high_end, pv first last
         ashl
         ashl
         jmp   @pv_sums
 pv_high:
-        setn  high
         add   v_low, v_at, =PASSES
+        mac   v_at, high_end, pv first
+        setn  high
         mac   v_low, high_end, pv shift
         mac   v_at, high_end, pv lsb
-        mac   v_low, high_end, pv lsb shift
+        mac   v_low, high_end, pv lsb shift last
 pv_sums:
-        beq   side, =1, @scale_sums
+        bne   side, =1, @pv_other
+        oup   p, f
+        add   p, p, #4
+        add   v_at, v_at, #1
+        loop  n, @pv_pass
+        jmp   @row_done
+pv_other:
         beq   side, =2, @scale_o
 {_four('''
         mula  t, #k, =1, round
-        stp   p, t
-''')}
-        jmp   @pv_next
-scale_sums:
-{_four('''
-        mula  t, #k, =1, round
-        mul   t, t, f, q15
-        ld    w, p, #0
-        add   t, t, w
         stp   p, t
 ''')}
         jmp   @pv_next

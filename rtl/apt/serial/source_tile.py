@@ -154,8 +154,7 @@ block_row:
         mov   count, =COUNTS
         mov   from, pair
 block:
-        st    count, #0, =0             ; elements in high precision
-        st    count, #1, =0             ; elements
+        st    count, #0, =0             ; elements, and above them those in high precision
         li    kind, #2
         bne   dense, =0, @block_high
         ld    w, from, #0
@@ -179,7 +178,7 @@ block_next:
         add   key0, key0, #8
         add   k_at, k_at, =K_BLOCK
         add   v_at, v_at, =V_BLOCK
-        add   count, count, #2
+        add   count, count, #1
         add   from, from, #1
         blt   key0, keys, @block
         mov   blocks_end, p
@@ -199,19 +198,21 @@ row_done:
 
 block_row_done:
         mov   p, =COUNTS                ; new flag pairs
+        sh    #16
         mov   to, new
 flags:
         li    w, #0
         ld    t, p, #0
-        bge   k_hp, t, @no_hp_flag
+        mul   u, t, =1, trunc
+        bge   k_hp, u, @no_hp_flag
         li    w, #1
 no_hp_flag:
-        ld    t, p, #1
+        and   t, t, =65535
         bge   k_v, t, @no_v_flag
         or    w, w, #2
 no_v_flag:
         stp   to, w
-        add   p, p, #2
+        add   p, p, #1
         bne   p, counts_end, @flags
         add   new, new, =KEY_BLOCKS
         add   q_at, q_at, =Q_STEP
