@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from golden.common.checks import ceil_div, check_choice, check_int
+from golden.common.checks import ceil_div, check_choice
 
 from .quad_shape import BLOCK_KEYS, OWNERS
 
@@ -47,7 +47,6 @@ class SerialShape:
                               ("segment_bits", (6,)), ("vpu_lanes", (4,)), ("beat_bytes", (1,))):
             check_choice(self, field, wanted)
         self.check_layout()
-        check_int(self, "head_dim", low=1, high=128)
         words = self.memory_map
         for end, what in ((words.bank0_end, "K and V"), (words.bank1_end - BANK_WORDS, "Q and O")):
             if end > BANK_WORDS:

@@ -76,6 +76,8 @@ class Core(AptComponent):
     ----------
     params : :class:`AptParams`
         Shape of the engine, for which the program is made.
+    image : :class:`~rtl.apt.serial.assembler.Image`, optional
+        Another program.
 
     Members
     -------
@@ -96,6 +98,10 @@ class Core(AptComponent):
     elements, hp_elements : :py:`Out(12)`
         Numbers to be counted.
     """
+
+    def __init__(self, params, image=None):
+        self._image = image
+        super().__init__(params)
 
     def _ports(self, params):
         return {
@@ -119,7 +125,7 @@ class Core(AptComponent):
 
     def elaborate(self, platform):
         m = Module()
-        image = program(self._params)
+        image = program(self._params) if self._image is None else self._image
         m.submodules.fetch = fetch = Fetch(image.words)
         m.submodules.registers = registers = Registers(image.registers)
         m.submodules.alu = Alu()

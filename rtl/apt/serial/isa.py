@@ -11,7 +11,8 @@ bits   field    use
 ====== ======== =====================================================
 
 Registers have 32 bits, and there are 256 of them; constants are registers that nothing writes.
-Memory has 32-bit words in two banks of 2**14; bit 14 of an address is the bank.
+Memory has 32-bit words in two banks of 2**14; bit 14 of an address is the bank. ``EXP``, ``LIST``
+and ``OUP`` work in bank 1 alone.
 """
 
 import enum
