@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
 
 from .quad_shape import QuadShape
-from .serial_shape import SERIAL_PRODUCTS, SerialShape
+from .serial_shape import SerialShape
 
 
 __all__ = ["AptParams", "CODECS", "CODE_BITS", "DATAFLOWS", "EXP2", "MULTIPLIER_STYLES",
@@ -128,18 +128,6 @@ class AptParams(QuadShape, SerialShape):
         if self.tile_k < self.lanes:
             raise ValueError(f"AptParams.tile_k must be at least AptParams.lanes ({self.lanes}), "
                              f"not {self.tile_k}")
-
-    def check_engine(self):
-        """Require what the engine's dataflow needs; :class:`ValueError` in one line."""
-        if self.dataflow == "serial":
-            self.check_serial()
-        else:
-            self.check_quad()
-
-    @property
-    def products(self):
-        """Segment products of the whole engine in a cycle."""
-        return SERIAL_PRODUCTS if self.dataflow == "serial" else self.lanes * self.multipliers
 
     # Words and segments (numerics 4.6, 4.7)
 

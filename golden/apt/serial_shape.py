@@ -53,6 +53,18 @@ class SerialShape:
                 raise ValueError(f"AptParams.tile_q and AptParams.tile_k must leave {what} at most "
                                  f"{BANK_WORDS} words, not {end}")
 
+    def check_engine(self):
+        """Require what the engine's dataflow needs; :class:`ValueError` in one line."""
+        if self.dataflow == "serial":
+            self.check_serial()
+        else:
+            self.check_quad()
+
+    @property
+    def products(self):
+        """Segment products of the whole engine in a cycle."""
+        return SERIAL_PRODUCTS if self.dataflow == "serial" else self.lanes * self.multipliers
+
     @property
     def memory_map(self):
         """The :class:`MemoryMap`."""
