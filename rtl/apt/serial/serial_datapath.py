@@ -26,10 +26,10 @@ class SerialDatapath(AptComponent):
     that are pruned nothing in PV; low precision takes one multiply pass, high precision four.
 
     With the preset ``icebreaker``, 64 queries of the diffusion transformer's heads and 1024 keys,
-    a dense step takes 155 cycles a pair of query and key: 128 of segment products, 27 of all else.
-    With masks all else is about 33 cycles a pair that is computed in QK: 6 of them logits and their
-    powers, 3 a list entry, the others shared by a row or a tile (O, loads, multiply passes that
-    start and end). A byte a cycle is enough for the port.
+    a dense step takes 156 cycles a pair of query and key: 128 of segment products, 28 of all else.
+    With masks all else is 34 to 45 cycles a pair that is computed in QK, more where fewer are: 6
+    are its logit and its power, 2 or 3 its place in the lists; a row's O, thresholds and the ends
+    of its multiply passes, and loads of a byte a cycle, are shared.
 
     ``count`` has the blocks, elements and passes; of the phases, QK and PV, each with what the
     processor does between multiply passes. The others stay 0.
