@@ -1,5 +1,7 @@
 """The engine's runs: timeline, plans and, with ``full``, whole heads on the RTL."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,8 @@ from verif.engine.timeline import timeline
 
 
 TINY = APT_PRESETS["tiny"]
+SERIAL = dataclasses.replace(APT_PRESETS["icebreaker"], tile_q=12, tile_k=40, head_dim=13,
+                             state_bits=8, exp2="table")
 
 
 def plan_of(params, seed=1):
@@ -48,17 +52,18 @@ def test_a_plan_finds_wrong_and_stray_words():
 
 
 @pytest.mark.full
-def test_heads_over_steps_with_fast_and_slow_memory(tmp_path):
+@pytest.mark.parametrize("params", [TINY, SERIAL], ids=["tiny", "serial"])
+def test_heads_over_steps_with_fast_and_slow_memory(params, tmp_path):
     """Heads of odd sizes, many seeds, memories of any speed, aborts at many moments."""
-    harness = Harness(TINY, tmp_path / "engine")
+    harness = Harness(params, tmp_path / "engine")
     for seed, port in enumerate((Port(latency=2), Port(latency=90, jitter=200),
                                  Port(latency=10, jitter=30, idle_percent=70))):
-        plan = plan_of(TINY, seed)
+        plan = plan_of(params, seed)
         run = harness.run(plan, port=port, seed=seed + 1)
         for number in range(len(plan.jobs)):
             assert plan.check(number, run.memory)
         plan.check_rest(run.memory)
-    plan = plan_of(TINY)
+    plan = plan_of(params)
     for abort_at in (70, 333, 1234, 5000, 20011):
         run = harness.run(plan, port=Port(latency=20, jitter=20), abort_at=abort_at)
         assert [status for _, status, _ in run.done].count(2) == 1
