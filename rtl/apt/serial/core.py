@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from golden.apt.serial_shape import BANK_WORDS
 from rtl.common.stream import connect_streams
 
 from ..burst_splitter import beat_range
@@ -135,8 +136,9 @@ class Core(AptComponent):
         m.submodules.lists = ListUnit(self._params)
         m.submodules.reader = ByteReader()
         m.submodules.writer = ByteWriter()
-        for number in range(2):
-            m.submodules[f"bank_{number}"] = Bank()
+        places = self._params.memory_map
+        m.submodules.bank_0 = Bank(places.bank0_end)
+        m.submodules.bank_1 = Bank(places.bank1_end - BANK_WORDS)
 
         now = _Now(m, fetch, registers)
         go, write_a = Signal(), Signal()  # go: the instruction ends
