@@ -6,11 +6,11 @@ from rtl.apt.serial.isa import MacFlags, Op, ShiftMode
 __all__ = ["CYCLES", "MAC_CYCLES", "Machine", "mul_shifted"]
 
 #: Cycles of operations that do not take one; a branch that is taken takes one more.
-CYCLES = {Op.LD: 2, Op.TAB: 2, Op.MUL: 4, Op.MULU: 4, Op.MULS: 4, Op.MULA: 4, Op.MULAS: 4}
+CYCLES = {Op.LD: 2, Op.TAB: 2, Op.MUL: 4, Op.MULU: 4, Op.MULS: 4, Op.MULA: 4}
 #: Cycles of :attr:`Op.MAC` beyond its count.
 MAC_CYCLES = 4
 
-_PRODUCTS = (Op.MUL, Op.MULU, Op.MULS, Op.MULA, Op.MULAS)
+_PRODUCTS = (Op.MUL, Op.MULU, Op.MULS, Op.MULA)
 _SHIFTS = {ShiftMode.Q15: 15, ShiftMode.NONE: 0}
 
 
@@ -27,7 +27,7 @@ def mul_shifted(op, mode, a, b, shift):
     if mode != ShiftMode.TRUNC and shift:
         product += 1 << (shift - 1)
     product >>= shift
-    if op in (Op.MULS, Op.MULAS):
+    if op is Op.MULS:
         product = max(-(1 << 15), min((1 << 15) - 1, product))
     return _signed(product)
 
@@ -115,7 +115,7 @@ class Machine:
 
     def _logits(self, at, mantissa, count):
         for k in range(count):
-            z = mul_shifted(Op.MULAS, ShiftMode.ROUND, self.acc[k], mantissa, self.shift)
+            z = mul_shifted(Op.MULS, ShiftMode.ROUND, self.acc[k], mantissa, self.shift)
             self.memory[at + k] = z
             self.top = max(self.top, z)
         self.cycles += 2 + count
@@ -142,7 +142,7 @@ class Machine:
                 x | y if op is Op.OR else x ^ y if op is Op.XOR else
                 max(x, y) if op is Op.MAX else min(x, y))
         elif op in _PRODUCTS:
-            x = self.acc[a & 3] if op in (Op.MULA, Op.MULAS) else x
+            x = self.acc[a & 3] if op is Op.MULA else x
             self.registers[d] = mul_shifted(op, ShiftMode(h), x, y, self.shift)
         elif op >= Op.BEQ:
             self._branch(op, a, x, y, h << 8 | d)
@@ -173,9 +173,6 @@ class Machine:
             self.registers[a] = x + 1
         elif op is Op.TAB:
             self.registers[d] = self.tables[h << 8 | x & 255]
-        elif op is Op.PACK:
-            self.registers[d] = _signed((y & 0x3fff) << 12 | (x & 63) << 6
-                                        | ((x >> 6) + (x >> 5 & 1)) & 63)
         elif op is Op.SH:
             self.shift = b & 63
         elif op is Op.SHR:

@@ -22,7 +22,7 @@ def test_fields_labels_and_constants():
                 loop  x, @there
                 li    z, #-2
                 tab   z, x, log
-                mulas z, #3, y, round
+                mula  z, #3, y, round
         """, {"SIZE": 1000, "FOUR": 4})
     x, y, size, z, one = (image.names[name] for name in ("x", "y", "=1001", "z", "=1"))
     assert image.labels == {"first": 0, "here": 2, "there": 2}
@@ -32,7 +32,7 @@ def test_fields_labels_and_constants():
         encode(Op.BLT, a=x), encode(Op.LD, d=z, a=x, b=128), encode(Op.ST, d=4, a=x, b=z),
         encode(Op.MAC, d=19, a=x, b=y), encode(Op.LOOP, d=2, a=x, b=one),
         encode(Op.LI, d=z, a=255, b=254), encode(Op.TAB, d=z, a=x, h=1),
-        encode(Op.MULAS, d=z, a=3, b=y)]
+        encode(Op.MULA, d=z, a=3, b=y)]
     assert assemble("jmp @far\n" + "nop\n" * 700 + "far: nop", {}).words[0] == encode(
         Op.JMP, d=701 & 255, h=701 >> 8)
 

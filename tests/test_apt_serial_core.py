@@ -96,7 +96,7 @@ def test_random_instructions(seed):
         elif kind == 6:
             lines.append((f"sh #{rng.integers(64)}", f"shr {a}", f"shx {a}")[rng.integers(3)])
         elif kind == 7:
-            lines.append((f"tab {d}, {a}, exp", f"tab {d}, {a}, log", f"pack {d}, {a}, {b}",
+            lines.append((f"tab {d}, {a}, exp", f"tab {d}, {a}, log", f"tab {d}, {a}, log",
                           f"li {d}, #{rng.integers(-32768, 32768)}")[rng.integers(4)])
         elif kind == 8:
             lines += [f"{('beq', 'bne', 'blt', 'bge')[rng.integers(4)]} {a}, {b}, @skip{number}",

@@ -45,7 +45,8 @@ class AptParams(QuadShape, SerialShape):
     Parameters
     ----------
     dataflow : :class:`str`
-        ``quad``, or ``serial``: the engine of least area.
+        ``quad``, or ``serial``: the engine of least area, which some other fields then allow one
+        value for; see :meth:`~golden.apt.serial_shape.SerialShape.check_serial`.
     lanes : :class:`int`
         DP-MACs, and with them banks (APT 4.5: 16). 2 to 64.
     multipliers : :class:`int`

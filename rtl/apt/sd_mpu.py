@@ -23,8 +23,8 @@ class SdMpu(AptComponent):
 
     A job is a head at a step (:mod:`golden.apt.job`); its tensors lie in external memory as
     panels (:mod:`golden.apt.panels`). The next job may be given while one is computed; its loads
-    begin early, and its tiles follow without a gap. Results equal :func:`golden.apt.attend.attend`
-    word for word.
+    begin early, and its tiles follow without a gap; the serial dataflow takes it when it has
+    ended the one before. Results equal :func:`golden.apt.attend.attend` word for word.
 
     ``abort_jobs`` stops everything: no new burst is asked for, those under way are completed, all
     else is cleared, and one ``done`` of status 2 says so. What aborted jobs have written stays;

@@ -20,11 +20,11 @@ _SHIFTS = {"round": ShiftMode.ROUND, "q15": ShiftMode.Q15, "trunc": ShiftMode.TR
 #: Operands of the operations that need no more than their fields filled in. Upper case: where the
 #: operand goes; ``i`` and ``u``: a signed and an unsigned immediate in that field.
 _FORMS = {
-    "nop": "", "pack": "D A B", "ld": "D A iB", "st": "A iD B", "stp": "A B", "sh": "uB",
+    "nop": "", "ld": "D A iB", "st": "A iD B", "stp": "A B", "sh": "uB",
     "shr": "A", "shx": "A", "ashl": "", "setn": "A", "setr": "A", "inj": "D", "done": "A",
     "in": "D uH", "ins": "A B", "out": "A uH", "phase": "uB", "evb": "uH", "eve": "A B",
     "req": "A B uH", "mul": "D A B S", "mulu": "D A B S", "muls": "D A B S",
-    "mula": "D uA B S", "mulas": "D uA B S", "beq": "A B T", "bne": "A B T", "blt": "A B T",
+    "mula": "D uA B S", "beq": "A B T", "bne": "A B T", "blt": "A B T",
     "bge": "A B T", "jmp": "T", "call": "A T", "jr": "A", "tab": "D A P", "exp": "D A B",
     "list": "D A B uH", "sett": "A", "rdt": "D", "thr": "A B", "setl": "A B", "rdl": "D uH",
     "oup": "A B", "deq": "A B uD", "mac": "A B F",

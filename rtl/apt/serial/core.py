@@ -13,6 +13,7 @@ from .alu import Alu
 from .banks import Bank
 from .byte_ports import ByteReader, ByteWriter
 from .fetch import Fetch
+from .instruction import LAST_STEP, Instruction
 from .isa import BANK_BITS, Op, ShiftMode
 from .list_unit import ListUnit
 from .mac import MacUnit
@@ -27,41 +28,12 @@ __all__ = ["Core"]
 _ALU = (Op.ADD, Op.SUB, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN)
 _COMPARE = (Op.SUB, Op.MAX, Op.MIN, Op.BEQ, Op.BNE, Op.BLT, Op.BGE, Op.LOOP)
 #: Operations that write register ``d``, and those that write register ``a``.
-_WRITE_D = (Op.LI, *_ALU, Op.PACK, Op.LD, Op.TAB, Op.INJ, Op.IN, Op.MUL, Op.MULU, Op.MULS,
-            Op.MULA, Op.MULAS, Op.EXP, Op.LIST, Op.RDT, Op.RDL)
+_WRITE_D = (Op.LI, *_ALU, Op.LD, Op.TAB, Op.INJ, Op.IN, Op.MUL, Op.MULU, Op.MULS,
+            Op.MULA, Op.EXP, Op.LIST, Op.RDT, Op.RDL)
 _WRITE_A = (Op.STP, Op.LOOP, Op.CALL)
-
-
 #: Operations of the multiplier alone, and when their result is there.
-_PRODUCTS = (Op.MUL, Op.MULU, Op.MULS, Op.MULA, Op.MULAS)
+_PRODUCTS = (Op.MUL, Op.MULU, Op.MULS, Op.MULA)
 _PRODUCT = 3
-#: Where the count of an instruction's cycles stops.
-_LAST_STEP = 15
-
-
-class _Now:
-    """The instruction that is executed: its fields, its operands, and what it waits for."""
-
-    def __init__(self, m, fetch, registers):
-        self.b, self.a, self.d = (fetch.now[8 * k:8 * k + 8] for k in range(3))
-        self.h, self.code = fetch.now[24:26], fetch.now[26:]
-        self.x, self.y = registers.a, registers.b
-        self.step = Signal(range(_LAST_STEP + 1))  # its cycle
-        self.again = Signal()      # on with cycle 1
-        self.wait = Signal()       # it does not end yet
-        self.next_word = Signal()  # of those that it goes through
-        self.last_word = Signal()
-        self.words_left = Signal()
-        self.bank = Signal()       # of its address
-        self.ended = Signal()      # a job has
-        self._is = {op: Signal(name=f"is_{op.name.lower()}") for op in Op}
-        m.d.comb += [one.eq(fetch.valid & (self.code == op)) for op, one in self._is.items()]
-
-    def __getitem__(self, op):
-        return self._is[op]
-
-    def any(self, ops):
-        return Cat(self._is[op] for op in ops).any()
 
 
 class Core(AptComponent):
@@ -140,7 +112,7 @@ class Core(AptComponent):
         m.submodules.bank_0 = Bank(places.bank0_end)
         m.submodules.bank_1 = Bank(places.bank1_end - BANK_WORDS)
 
-        now = _Now(m, fetch, registers)
+        now = Instruction(m, fetch, registers)
         go, write_a = Signal(), Signal()  # go: the instruction ends
         m.d.comb += [
             go.eq(~now.wait),
@@ -154,7 +126,7 @@ class Core(AptComponent):
             m.d.sync += now.step.eq(0)
         with m.Elif(now.again):
             m.d.sync += now.step.eq(1)
-        with m.Elif(now.step != _LAST_STEP):
+        with m.Elif(now.step != LAST_STEP):
             m.d.sync += now.step.eq(now.step + 1)
 
         self._sums(m, now)
@@ -214,7 +186,7 @@ class Core(AptComponent):
         ]
         with m.If(now[Op.DEQ]):
             m.d.comb += sums.eq(now.step)
-        with m.If(now.any((Op.MULA, Op.MULAS, Op.DEQ))):
+        with m.If(now.any((Op.MULA, Op.DEQ))):
             m.d.comb += multiplier.a.eq(mac.sums[sums].as_signed())
         with m.If(now[Op.OUP]):
             m.d.comb += sums.eq(now.step[1:])
@@ -378,7 +350,6 @@ class Core(AptComponent):
         data = m.submodules.registers.data
         sources = {
             (Op.LI,): Cat(now.b, now.a).as_signed(),
-            (Op.PACK,): Cat((now.x[6:12] + now.x[5])[:6], now.x[:6], now.y[:BANK_BITS]),
             (Op.LD,): Mux(now.bank, m.submodules.bank_1.word, m.submodules.bank_0.word),
             (Op.TAB,): power.entry,
             (Op.EXP,): power.sum,

@@ -37,7 +37,6 @@ class Op(enum.IntEnum):
     XOR = 6
     MAX = 7     #: signed
     MIN = 8
-    PACK = 9    #: list entry: A = word of P', B = place of the key's V
     LD = 10     #: D = memory[A + b]
     ST = 11     #: memory[A + d] = B
     STP = 12    #: memory[A] = B, register a = A + 1
@@ -73,7 +72,6 @@ class Op(enum.IntEnum):
     MULU = 33
     MULS = 34
     MULA = 36
-    MULAS = 38
     # Branches, to the address in h and d.
     BEQ = 48
     BNE = 49

@@ -17,8 +17,8 @@ class MacUnit(AptComponent):
     """Adds up products of the four fields of words of bank 0 with a field of words of bank 1.
 
     Words of bank 1 come in order. In QK word ``k`` meets word ``base + k`` of bank 0: channel by
-    channel four keys and one of four rows. In PV it is a list entry (:attr:`.isa.Op.PACK`), which
-    says where in bank 0 four columns of its key are, from ``base`` on.
+    channel four keys and one of four rows. In PV it is an entry of :class:`.list_unit.ListUnit`,
+    which says where in bank 0 four columns of its key are, from ``base`` on.
 
     Parameters
     ----------
