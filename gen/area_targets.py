@@ -149,7 +149,7 @@ TARGETS = {target.name: target for target in [
                    "EBR": "DP16KD|PDPW16KD", "DPR16X4": "TRELLIS_DPR16X4"},
            ratios={"logic": {"LUT4": 1, "CCU2C": 2}}),  # a CCU2C takes the place of two LUT4
     Target("ice40", "Lattice iCE40",
-           steps=(*SPLIT_NETS, "synth_ice40 -top {top}"), dsp="-dsp",
+           steps=(*SPLIT_NETS, "synth_ice40 -spram -top {top}"), dsp="-dsp",
            counts={"LUT4": "SB_LUT4", "CARRY": "SB_CARRY", "FF": "SB_DFF.*",
                    "MAC16": "SB_MAC16", "EBR": "SB_RAM40_4K.*", "SPRAM": "SB_SPRAM256KA"},
            ratios={"logic": {"LUT4": 1}}),

@@ -28,7 +28,9 @@ class Design:
 
     def check(self, params):
         """:class:`ValueError` in one line where the design cannot have these parameters."""
-        if self.dataflow == "quad":
+        if self.whole:
+            params.check_engine()
+        elif self.dataflow == "quad":
             params.check_quad()
 
     def fits(self, params):
@@ -81,6 +83,6 @@ DESIGNS = {design.name: design for design in [
     Design("rescale", "apt", "rtl.apt.rescale:Rescale",
            "running maximum and sum of rows, and the factors of O", dataflow="quad"),
     Design("sd_mpu", "apt", "rtl.apt.sd_mpu:SdMpu",
-           "the engine: attention heads from memory and back", dataflow="quad", whole=True,
+           "the engine: attention heads from memory and back", whole=True,
            model="attend"),
 ]}

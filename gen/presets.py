@@ -9,6 +9,9 @@ __all__ = ["APT_PRESETS", "DEFAULT_PRESET"]
 APT_PRESETS = {
     "tiny": AptParams(lanes=4, multipliers=4, head_dim=16, tile_q=16, tile_k=16, vpu_lanes=4,
                       placement="balanced", window_qk=2, window_pv=1),
+    # Fits an iCE40 UP5K: 5,280 logic cells, 30 block RAMs, 4 large RAMs, 8 multipliers.
+    "icebreaker": AptParams(dataflow="serial", lanes=8, multipliers=2, vpu_lanes=4,
+                            placement="balanced", window_pv=1, beat_bytes=1),
     # Fits an ECP5-25F: 56 block RAMs and 28 multipliers decide.
     "icepi-zero": AptParams(lanes=4, multipliers=4, tile_q=32, tile_k=32, vpu_lanes=4,
                             placement="balanced", window_pv=1),

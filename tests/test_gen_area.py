@@ -291,6 +291,15 @@ def test_the_small_engine_can_be_mapped(target, style):
 
 
 @pytest.mark.full
+def test_the_serial_engine_fits_its_board():
+    """At most 90 % of the UP5K's logic cells, and its memories and multipliers."""
+    entry = area_report([DESIGNS["sd_mpu"]], resolve("icebreaker"), TARGETS["ice40"])
+    numbers = entry["designs"]["sd_mpu"]["numbers"]
+    assert numbers["LUT4"] <= 0.9 * 5280 and numbers["other"] == 0
+    assert numbers["EBR"] <= 30 and numbers["SPRAM"] == 4 and numbers["MAC16"] <= 8
+
+
+@pytest.mark.full
 def test_the_default_engine_takes_no_more_than_it_should_of_the_ulx3s():
     params = resolve("ulx3s-85f")
     entry = area_report([DESIGNS["sd_mpu"]], params, TARGETS["ecp5"])["designs"]["sd_mpu"]

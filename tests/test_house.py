@@ -62,7 +62,8 @@ def test_models_import_numpy_alone(folder):
 
 
 #: Modules of golden without a model in them.
-SHARED_WITH_RTL = (".params", ".checks", ".thresholds", ".quad_shape", ".layout", ".job")
+SHARED_WITH_RTL = (".params", ".checks", ".thresholds", ".quad_shape", ".serial_shape", ".layout",
+                   ".job")
 
 
 def test_rtl_imports_parameters_and_tables_only():

@@ -128,6 +128,20 @@ MUTANTS = {
         ("rtl/apt/tile_walker.py", "credits + self.listed - take", "credits + self.listed"),
         ("rtl/apt/tile_walker.py", "Mux(tail, read.data[16:], full_beats)", "full_beats"),
     ],
+    "test_apt_serial_core.py": [
+        ("rtl/apt/serial/multiplier.py", "upper[16:] - excess", "upper[16:]"),
+        ("rtl/apt/serial/registers.py", "Mux(forward, last, read.data)", "read.data"),
+        ("rtl/apt/serial/mac.py", "shift | self.shift_now", "self.shift_now"),
+        ("rtl/apt/serial/list_unit.py", "to_high.eq(high | self.dense)", "to_high.eq(high)"),
+        ("rtl/apt/serial/power_unit.py", "& (~zero).replicate(16)", ""),
+        ("rtl/apt/serial/fetch.py", "read_valid & ~self.branch", "read_valid"),
+    ],
+    "test_apt_serial.py": [
+        ("rtl/apt/serial/source_row.py", "beq   left_keys, =2, @qk_tail_2", "nop"),
+        ("rtl/apt/serial/source_row.py", "bge   =0, difference, @pv", "jmp   @pv"),
+        ("rtl/apt/serial/source_tile.py", "or    w, w, refresh", "nop"),
+        ("rtl/apt/serial/source_finish.py", "add   u, u, =LOG_QMAX2", "nop"),
+    ],
 }
 
 CASES = [(test, *mutant) for test, mutants in MUTANTS.items() for mutant in mutants]

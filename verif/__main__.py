@@ -27,15 +27,29 @@ def _configurations(bench, params, settings):
     """Parameter sets of one bench: its own matrix, or only what the user asks for.
 
     A whole engine is too large for cocotb at the preset's size: there the user's settings come on
-    top of the matrix.
+    top of those rows of the matrix that can have them.
     """
     wanted = {name: getattr(params, name) for name in settings}
-    if wanted and not DESIGNS[bench].whole:
+    design = DESIGNS[bench]
+    if design.dataflow:  # the block has no other
+        params = replace_params(params, {"dataflow": design.dataflow})
+    if wanted and not design.whole:
         yield params, wanted
         return
+    runs, refused = [], None
     for overrides in BENCHES[bench]:
         merged = {**overrides, **wanted}
-        yield replace_params(params, merged), merged
+        try:
+            runs.append((replace_params(params, merged), merged))
+            design.check(runs[-1][0])
+        except ConfigError as error:
+            refused = error
+        except ValueError as error:
+            runs.pop()
+            refused = ConfigError(str(error))
+    if refused and not (wanted and runs):
+        raise refused
+    yield from runs
 
 
 def _junit(results):

@@ -93,9 +93,14 @@ BENCHES = {
     ],
     # Whole heads at the preset's size are run by `verif.engine`.
     "sd_mpu": [
-        {"lanes": 4, "multipliers": 4, "head_dim": 16, "tile_q": 16, "tile_k": 16, "vpu_lanes": 4,
-         "multiplier_style": "lut"},
-        {"lanes": 8, "multipliers": 6, "head_dim": 20, "tile_q": 12, "tile_k": 24, "vpu_lanes": 8,
-         "state_bits": 8, "exp2": "table", "beat_bytes": 4, "multiplier_style": "packed"},
+        {"dataflow": "quad", "lanes": 4, "multipliers": 4, "head_dim": 16, "tile_q": 16,
+         "tile_k": 16, "vpu_lanes": 4, "multiplier_style": "lut"},
+        {"dataflow": "quad", "lanes": 8, "multipliers": 6, "head_dim": 20, "tile_q": 12,
+         "tile_k": 24, "vpu_lanes": 8, "state_bits": 8, "exp2": "table", "beat_bytes": 4,
+         "multiplier_style": "packed"},
+        {"dataflow": "serial", "lanes": 8, "multipliers": 2, "head_dim": 9, "tile_q": 8,
+         "tile_k": 8, "vpu_lanes": 4, "beat_bytes": 1, "state_bits": 16, "exp2": "pwl16"},
+        {"dataflow": "serial", "lanes": 8, "multipliers": 2, "head_dim": 4, "tile_q": 4,
+         "tile_k": 8, "vpu_lanes": 4, "beat_bytes": 1, "state_bits": 8, "exp2": "table"},
     ],
 }

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from golden.common.checks import ceil_div
+from golden.common.checks import ceil_div, check_choice
 
 from .cycles_memory import LoadCycles, Memory
 from .cycles_pv import OutputCycles, pv_end
@@ -75,7 +75,7 @@ def work_of(tiles, layout, *, dense):
 
 def ideal(works, params):
     """Products that the masks leave over products a cycle: ``(QK, PV)``."""
-    per_element = params.head_dim / (params.lanes * params.multipliers)
+    per_element = params.head_dim / params.products
     elements = BLOCK_KEYS * OWNERS
     qk = sum(int(4 * w.hp_blocks.sum() + w.lp_blocks.sum()) * elements
              for row in works for w in row)
@@ -174,7 +174,10 @@ def predict(works, layout, *, dense, has_state, memory=None):
         Whether old masks, and old state, are loaded.
     memory : :class:`~golden.apt.cycles_memory.Memory` or ``None``
         Its speed; without, that of :class:`Memory`'s defaults.
+
+    Raises :class:`ValueError` for another dataflow than quad.
     """
+    check_choice(layout.params, "dataflow", ("quad",))
     head = _Head(works, layout, dense, has_state, memory or Memory())
     tiles = len(head.tiles)
     qk_total = pv_total = now = 0

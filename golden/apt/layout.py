@@ -1,4 +1,4 @@
-"""Where tiles of a head's tensors lie in external memory, for the quad dataflow.
+"""Where tiles of a head's tensors lie in external memory.
 
 See :mod:`golden.apt.panels` for what is in them.
 """
@@ -40,7 +40,7 @@ class Layout:
     Parameters
     ----------
     params : :class:`AptParams`
-        Shape of the engine; the quad dataflow must support it.
+        Shape of the engine; the layout must support it.
     tokens : :class:`int`
         Keys, at least 1; and queries, if these are not given.
     queries : :class:`int` or ``None``
@@ -52,7 +52,7 @@ class Layout:
     queries: int | None = None
 
     def __post_init__(self):
-        self.params.check_quad()
+        self.params.check_layout()
         if self.queries is None:
             object.__setattr__(self, "queries", self.tokens)
         for name in ("tokens", "queries"):

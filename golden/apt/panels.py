@@ -1,4 +1,4 @@
-"""Byte images of a head's tensors in external memory, for the quad dataflow.
+"""Byte images of a head's tensors in external memory.
 
 Every tensor is a *panel*: its tiles one after another at a fixed distance, each made of whole
 beats of ``beat_bytes``. All bits are packed from bit 0 of byte 0 on, and everything that pads is

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from golden.common.checks import ceil_div, ceil_log2, check_choice, check_int
 
 from .quad_shape import QuadShape
+from .serial_shape import SerialShape
 
 
-__all__ = ["AptParams", "CODECS", "CODE_BITS", "EXP2", "MULTIPLIER_STYLES", "PLACEMENTS",
-           "ROWCOL_DECODES", "ROW_ALIGN", "SCALE_BITS", "SPLITS", "STATE_BITS"]
+__all__ = ["AptParams", "CODECS", "CODE_BITS", "DATAFLOWS", "EXP2", "MULTIPLIER_STYLES",
+           "PLACEMENTS", "ROWCOL_DECODES", "ROW_ALIGN", "SCALE_BITS", "SPLITS", "STATE_BITS"]
 
+#: How an engine is built: four owners of rows and their lanes, or a processor with four
+#: multipliers. Results and the layout of memory are the same.
+DATAFLOWS = ("quad", "serial")
 #: How a word is cut into two segments: two's complement digits, or MSB rounded and LSB signed.
 SPLITS = ("truncate", "balanced")
 #: Tile mask compression: row and column flags (APT 4.3), or one flag a block (ours).
@@ -35,11 +39,14 @@ ROW_ALIGN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class AptParams(QuadShape):
+class AptParams(QuadShape, SerialShape):
     """Shape of an APT engine; models, components, benches and the command line share it.
 
     Parameters
     ----------
+    dataflow : :class:`str`
+        ``quad``, or ``serial``: the engine of least area, which some other fields then allow one
+        value for; see :meth:`~golden.apt.serial_shape.SerialShape.check_serial`.
     lanes : :class:`int`
         DP-MACs, and with them banks (APT 4.5: 16). 2 to 64.
     multipliers : :class:`int`
@@ -77,6 +84,7 @@ class AptParams(QuadShape):
         Bits of a word of TAFA state: 16, or 8 relative to the row.
     """
 
+    dataflow: str = "quad"
     lanes: int = 16
     multipliers: int = 16
     head_dim: int = 64
@@ -98,6 +106,7 @@ class AptParams(QuadShape):
     state_bits: int = 16
 
     def __post_init__(self):
+        check_choice(self, "dataflow", DATAFLOWS)
         check_int(self, "lanes", low=2, high=64)
         check_int(self, "multipliers", low=1, high=64)
         check_int(self, "head_dim", low=1, high=256)

@@ -27,6 +27,11 @@ class QuadShape:
         Four owners of one, two or four lanes; multipliers in pairs that share a factor; balanced
         segments; blocks of four rows, one an owner, and of eight keys.
         """
+        check_choice(self, "dataflow", ("quad",))
+        self.check_layout()
+
+    def check_layout(self):
+        """Require what the layout of tensors in memory needs, which all dataflows share."""
         for field, wanted in (("lanes", (4, 8, 16)), ("split", ("balanced",)),
                               ("codec", ("block",)), ("block_rows", (OWNERS,)),
                               ("block_cols", (BLOCK_KEYS,))):

@@ -12,6 +12,7 @@ from .counters import COUNTER_BITS, COUNTERS, Counters
 from .datapath import STAGES, Datapath
 from .memory_port import MemoryPort
 from .panel_port import memory_request
+from .serial.serial_datapath import SerialDatapath
 
 
 __all__ = ["SdMpu"]
@@ -22,8 +23,8 @@ class SdMpu(AptComponent):
 
     A job is a head at a step (:mod:`golden.apt.job`); its tensors lie in external memory as
     panels (:mod:`golden.apt.panels`). The next job may be given while one is computed; its loads
-    begin early, and its tiles follow without a gap. Results equal :func:`golden.apt.attend.attend`
-    word for word.
+    begin early, and its tiles follow without a gap; the serial dataflow takes it when it has
+    ended the one before. Results equal :func:`golden.apt.attend.attend` word for word.
 
     ``abort_jobs`` stops everything: no new burst is asked for, those under way are completed, all
     else is cleared, and one ``done`` of status 2 says so. What aborted jobs have written stays;
@@ -34,7 +35,7 @@ class SdMpu(AptComponent):
     Parameters
     ----------
     params : :class:`AptParams`
-        Shape of the engine; the quad dataflow must support it.
+        Shape of the engine; its dataflow must support it.
 
     Members
     -------
@@ -55,7 +56,7 @@ class SdMpu(AptComponent):
     """
 
     def _ports(self, params):
-        params.check_quad()
+        params.check_engine()
         beat = params.beat_bits
         return {
             "job": In(stream.Signature(32)),
@@ -72,19 +73,18 @@ class SdMpu(AptComponent):
     @property
     def latency(self):
         """Cycles from the transfer of a job's last word to its first burst."""
-        return 11
+        return 189 if self._params.dataflow == "serial" else 11
 
     @property
     def throughput(self):
-        return (f"{self._params.lanes} lanes of {self._params.multipliers} segment products a "
-                "cycle")
+        return f"{self._params.products} segment products a cycle"
 
     def elaborate(self, platform):
         m = Module()
         params = self._params
 
         clear = Signal()
-        datapath = Datapath(params)
+        datapath = (SerialDatapath if params.dataflow == "serial" else Datapath)(params)
         m.submodules.datapath = ResetInserter(clear)(datapath)
         m.submodules.port = port = MemoryPort(params)
         m.submodules.counters = counters = Counters(params)

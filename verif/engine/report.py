@@ -26,6 +26,8 @@ __all__ = ["report_heads", "run_heads"]
 
 #: Cycles from a read request to its first beat.
 _LATENCY = 40
+#: Cycles in which a study must end.
+_MOST_CYCLES = {"quad": 50_000_000, "serial": 5_000_000_000}
 
 
 def run_heads(params, *, whole=False, heads=HEADS, calibration=None, waves=False, port=None,
@@ -44,7 +46,8 @@ def run_heads(params, *, whole=False, heads=HEADS, calibration=None, waves=False
     show("building the engine")
     harness = Harness(params, folder, waves=waves)
     show("running the engine")
-    run = harness.run(plan, port=port, seed=seed, timeline=True)
+    run = harness.run(plan, port=port, seed=seed, timeline=True,
+                      most_cycles=_MOST_CYCLES[params.dataflow])
     return rows_of(plan, entries, run, port.memory), run, folder
 
 
@@ -75,7 +78,8 @@ def report_heads(params, *, whole, waves, seed, calibration=None):
         table.add_row(row.head, f"{row.step} dense" if row.dense else str(row.step),
                       f"{row.cycles:,}", f"{row.qk:.3f}", f"{row.pv:.3f}", f"{row.total:.3f}",
                       f"{row.speed_up:.2f}", f"{row.bound:.2f}", f"{row.lost:.2%}",
-                      f"{row.demoted:.1%}", f"{row.model_error:.2%}")
+                      f"{row.demoted:.1%}",
+                      "-" if row.model_error is None else f"{row.model_error:.2%}")
     print_wide(table)
     if calibration is not None:
         _print_total(total_of(rows))
@@ -85,7 +89,7 @@ def report_heads(params, *, whole, waves, seed, calibration=None):
                   "ideals; speed-up over the dense step, and what the masks allow; lost: mass "
                   "valid by this step's thresholds that the old masks miss; demoted: share of the "
                   "high-precision mass computed in low precision; model: largest error of the "
-                  "cycle model.", style="dim")
+                  "cycle model, which knows the quad dataflow.", style="dim")
     console.print(f"{sum(row.checked for row in rows):,} words of output, masks and state equal "
                   f"the model's; {run.cycles:,} cycles; timeline in {os.path.relpath(path)}",
                   markup=False)

@@ -1,0 +1,1 @@
+"""The serial dataflow of the APT engine: a small processor, its program, and its multipliers."""
