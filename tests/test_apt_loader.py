@@ -10,12 +10,11 @@ from golden.apt import panels
 from golden.apt.dp_mac import split
 from golden.apt.layout import Layout
 from golden.apt.params import AptParams
-from rtl.apt.burst_splitter import BurstSplitter
 from rtl.apt.loader import Loader
 from rtl.apt.memory_port import MemoryPort
 from rtl.apt.panel_port import LoadKind, k_address, kv_part_bits, kv_parts, v_address
 from rtl.common.stream import connect_streams
-from tests.sim import coin, run_streams, simulate
+from tests.sim import coin, simulate
 from verif.common.memory_model import BurstMemory, Request, Timing
 
 
@@ -383,26 +382,6 @@ def test_words_of_padding_are_dropped():
     received, times, _, _ = load(params, contents, orders)
     check(contents, orders, received)
     assert times["done"][0] - times["state"][0] == 16
-
-
-@pytest.mark.parametrize("burst_beats", [1, 4, 256])
-def test_bursts(burst_beats):
-    tiles = [(0, 1), (3, 1), (3, 2), (5, 300), (0xffff_ff00, 256), (256, 256), (7, 700), (0, 8)]
-    expected = []
-    for address, beats in tiles:
-        while beats:
-            count = min(beats, burst_beats - address % burst_beats)
-            beats -= count
-            expected.append(address | count << 32 | (beats == 0) << 41)
-            address += count
-    dut = BurstSplitter(burst_beats)
-    received, times = run_streams(
-        dut, {"i": [{"address": address, "beats": beats} for address, beats in tiles]},
-        {"o": len(expected)})
-    assert received["o"] == expected
-    assert times["o"][0] - times["i"][0] == dut.latency == 2
-    assert set(np.diff(times["o"])) <= {2, 3}
-    assert dut.throughput == "a burst every two cycles, a tile's first one after three"
 
 
 def test_errors():
