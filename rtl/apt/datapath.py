@@ -27,10 +27,25 @@ from .tile_sums import TileSums
 from .vpu import Vpu
 
 
-__all__ = ["Datapath", "STAGES"]
+__all__ = ["Datapath", "STAGES", "datapath_ports"]
 
 #: What a bit of ``stages`` says the engine is doing.
 STAGES = ("load", "qk", "softmax", "lists", "pv", "o_update", "o_output", "store")
+
+
+def datapath_ports(params):
+    """Ports of a dataflow's datapath; see :class:`Datapath`."""
+    return {
+        "job": In(stream.Signature(32)),
+        "done": Out(stream.Signature(2)),
+        "read_request": Out(stream.Signature(burst())),
+        "read_data": In(stream.Signature(params.beat_bits)),
+        "write_request": Out(stream.Signature(burst())),
+        "write_data": Out(stream.Signature(params.beat_bits)),
+        "count": Out(data.StructLayout({name: range(most + 1)
+                                        for name, most in COUNTERS.items()})),
+        "stages": Out(len(STAGES)),
+    }
 
 
 class Datapath(AptComponent):
@@ -56,17 +71,7 @@ class Datapath(AptComponent):
 
     def _ports(self, params):
         params.check_quad()
-        return {
-            "job": In(stream.Signature(32)),
-            "done": Out(stream.Signature(2)),
-            "read_request": Out(stream.Signature(burst())),
-            "read_data": In(stream.Signature(params.beat_bits)),
-            "write_request": Out(stream.Signature(burst())),
-            "write_data": Out(stream.Signature(params.beat_bits)),
-            "count": Out(data.StructLayout({name: range(most + 1)
-                                            for name, most in COUNTERS.items()})),
-            "stages": Out(len(STAGES)),
-        }
+        return datapath_ports(params)
 
     @property
     def throughput(self):

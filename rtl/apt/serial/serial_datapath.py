@@ -1,16 +1,14 @@
 """Everything of the serial engine behind the memory port: what an abort clears."""
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import wiring
 
 from rtl.common.stream import connect_streams
 
 from ..burst_splitter import BurstSplitter
 from ..component import AptComponent
-from ..counters import COUNTERS
-from ..datapath import STAGES
-from ..panel_port import LARGEST_BURST, burst
+from ..datapath import STAGES, datapath_ports
+from ..panel_port import LARGEST_BURST
 from .core import Core
 
 
@@ -42,17 +40,7 @@ class SerialDatapath(AptComponent):
 
     def _ports(self, params):
         params.check_serial()
-        return {
-            "job": In(stream.Signature(32)),
-            "done": Out(stream.Signature(2)),
-            "read_request": Out(stream.Signature(burst())),
-            "read_data": In(stream.Signature(params.beat_bits)),
-            "write_request": Out(stream.Signature(burst())),
-            "write_data": Out(stream.Signature(params.beat_bits)),
-            "count": Out(data.StructLayout({name: range(most + 1)
-                                            for name, most in COUNTERS.items()})),
-            "stages": Out(len(STAGES)),
-        }
+        return datapath_ports(params)
 
     @property
     def throughput(self):
