@@ -1,5 +1,6 @@
 """The engine's runs: timeline, plans and, with ``full``, whole heads on the RTL."""
 
+import concurrent.futures
 import dataclasses
 import types
 
@@ -80,10 +81,10 @@ def test_a_cycle_model_that_is_off_fails():
 @pytest.mark.parametrize("error, status", [(0.02, 0), (0.03, 1)])
 def test_a_study_with_a_model_that_is_off_ends_with_1(error, status, monkeypatch, capsys, tmp_path):
     run = types.SimpleNamespace(stages=[(0, 0)], cycles=100)
-    monkeypatch.setattr("verif.engine.report.run_heads",
-                        lambda *_, **__: ([row_with(error)], run, tmp_path))
+    heads = concurrent.futures.Future()
+    heads.set_result(([row_with(error)], run, tmp_path))
     monkeypatch.setattr("verif.__main__.BENCHES", {"sd_mpu": []})
-    monkeypatch.setattr("verif.__main__.run_benches", lambda *_, **__: [])
+    monkeypatch.setattr("verif.__main__.run_all", lambda *_, **__: [heads])
     monkeypatch.setattr("verif.__main__.require_simulator", lambda simulator: None)
     with pytest.raises(SystemExit) as ended:
         main(["sd_mpu", "--junit", str(tmp_path / "junit.xml")], standalone_mode=False)

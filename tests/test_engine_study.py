@@ -100,7 +100,7 @@ def test_a_missing_head_or_step_is_an_error(calibration, message):
 
 
 def test_the_command_checks_the_calibration_before_it_runs_anything(tmp_path, monkeypatch):
-    monkeypatch.setattr("verif.__main__.run_benches", lambda *_, **__: pytest.fail("has begun"))
+    monkeypatch.setattr("verif.__main__.run_all", lambda *_, **__: pytest.fail("has begun"))
     monkeypatch.setattr("verif.__main__.require_simulator", lambda simulator: None)
 
     def message(text):

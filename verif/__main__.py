@@ -1,5 +1,6 @@
 """``python -m verif``: run the benches and say what each has checked."""
 
+import functools
 import os
 import pathlib
 import sys
@@ -18,9 +19,9 @@ from golden.common.errors import UserError
 from golden.common.files import write_whole
 
 from .benches import BENCHES
-from .engine.report import report_heads
+from .engine.report import print_heads, run_heads
 from .engine.study import check_calibration
-from .runner import SIMULATORS, build_root, require_simulator, run_benches
+from .runner import SIMULATORS, build_root, require_simulator, run_all, run_bench
 
 
 def _configurations(bench, params, settings):
@@ -87,6 +88,15 @@ def _table(results, simulator):
     return table
 
 
+def _run(calls, jobs, simulator):
+    """Futures of the calls, with a line that shows how many are done."""
+    with Progress(SpinnerColumn(), TextColumn("{task.completed} of {task.total} runs"),
+                  TextColumn("{task.description}"), TimeElapsedColumn(),
+                  console=progress_console) as progress:
+        task = progress.add_task(f"in {simulator}", total=len(calls))
+        return run_all(calls, jobs=jobs, on_done=lambda: progress.advance(task))
+
+
 def _leave_path_with_space(args):
     """Start again by the environment's real path where the given one has a space.
 
@@ -107,7 +117,7 @@ def _leave_path_with_space(args):
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True,
               help="Seed of data and flow; a failure repeats with the same seed.")
 @click.option("--jobs", type=click.IntRange(1), default=os.cpu_count(), show_default="all cores",
-              help="Benches to run at a time.")
+              help="Benches to run at a time; the real heads count as one.")
 @click.option("--waves", is_flag=True, help="Write waveforms beside each bench's log.")
 @click.option("--whole-heads", is_flag=True,
               help="sd_mpu: heads with all their queries, not a query tile's: some minutes.")
@@ -125,7 +135,7 @@ def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, ca
 
     Each bench runs at full speed, starved, stalled and with a sink that waits for valid, on real
     attention, random vectors and corners, with resets in mid-operation. Without --set each bench
-    runs its matrix of parameters; with --set only the parameters given. After the bench sd_mpu,
+    runs its matrix of parameters; with --set only the parameters given. With the bench sd_mpu,
     real heads run on the engine of the preset in Verilator, with their cycles and utilisation.
     """
     for bench in benches:
@@ -143,15 +153,17 @@ def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, ca
                             "on parameters that it fits")
         calibration = Calibration.load(calibration_path, params)
         check_calibration(calibration)
-    runs = [(bench, run_params, overrides)
-            for bench in chosen
-            for run_params, overrides in _configurations(bench, params, settings)]
-    with Progress(SpinnerColumn(), TextColumn("{task.completed} of {task.total} benches"),
-                  TextColumn("{task.description}"), TimeElapsedColumn(),
-                  console=progress_console) as progress:
-        task = progress.add_task(f"in {simulator}", total=len(runs))
-        results = run_benches(runs, jobs=jobs, simulator=simulator, seed=seed, waves=waves,
-                              on_result=lambda result: progress.advance(task))
+    calls = [functools.partial(run_bench, bench, run_params, overrides, simulator=simulator,
+                               seed=seed, waves=waves)
+             for bench in sorted(chosen, key=lambda one: DESIGNS[one].whole)
+             for run_params, overrides in _configurations(bench, params, settings)]
+    if with_heads:
+        calls.append(functools.partial(run_heads, params, whole=whole_heads, waves=waves, seed=seed,
+                                       calibration=calibration))
+    # The long ones first: begun last they would leave cores idle.
+    futures = _run(calls[::-1], jobs, simulator)[::-1]
+    heads = futures.pop() if with_heads else None
+    results = [future.result() for future in futures]
     print_wide(_table(results, simulator))
     for result in results:
         for name, _, failure in [("", 0, result.failure), *result.tests]:
@@ -166,8 +178,8 @@ def main(context, benches, params, simulator, seed, jobs, waves, whole_heads, ca
                   f"report in {os.path.relpath(path)}", markup=False)
     if with_heads:
         try:
-            report_heads(params, whole=whole_heads, waves=waves, seed=seed,
-                         calibration=calibration)
+            print_heads(*heads.result(), params, whole=whole_heads,
+                        calibrated=calibration is not None)
         except (AssertionError, RuntimeError) as error:
             console.print(f"sd_mpu: {error}", style="red", markup=False)
             failed += 1

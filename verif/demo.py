@@ -1,7 +1,7 @@
 """``python -m verif.demo``: a real tile through the RTL, the area of every block, a picture."""
 
-import concurrent.futures
 import dataclasses
+import functools
 import os
 import pathlib
 import sys
@@ -30,7 +30,7 @@ from golden.dit.model import STEPS, Dit, initial_noise, label_names, sample, to_
 from golden.dit.tiles import save_tiles
 
 from .demo_picture import CodecView, coded, draw
-from .runner import build_root, require_simulator, run_benches
+from .runner import build_root, require_simulator, run_all, run_bench
 
 
 #: The run and the tile: animals, fluent3d, seed 3; half way, the last layer.
@@ -95,11 +95,10 @@ def main(output):
     verilog = output / "verilog"
 
     _headline(1, f"Verilog of {len(DESIGNS)} designs, preset {DEFAULT_PRESET}, to {verilog}")
-    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
-        # The engine first: it takes as long as the others together.
-        for done in [pool.submit(emit, design, params, verilog)
-                     for design in sorted(DESIGNS.values(), key=lambda one: not one.whole)]:
-            done.result()
+    # The engine first: it takes as long as the others together.
+    for done in run_all([functools.partial(emit, design, params, verilog)
+                         for design in sorted(DESIGNS.values(), key=lambda one: not one.whole)]):
+        done.result()
 
     categories, styles = label_names()
     _headline(2, f"the diffusion transformer draws: {categories[CATEGORY]}, {styles[STYLE]}, "
@@ -110,10 +109,11 @@ def main(output):
     save_tiles(output / "tile.npz", [tile])
 
     _headline(3, f"the tile through the RTL in Verilator: {', '.join(BENCHES)}")
-    results = run_benches(
-        [(bench, params, {}) for bench in BENCHES], simulator=simulator, seed=SEED,
-        test_filter="full_speed", build_dir=build_root().parent / "demo-verif",
+    results = [done.result() for done in run_all([functools.partial(
+        run_bench, bench, params, {}, simulator=simulator, seed=SEED, test_filter="full_speed",
+        build_dir=build_root().parent / "demo-verif",
         environment={"TILEWRIGHT_TILES": str((output / "tile.npz").resolve())})
+        for bench in BENCHES])]
     for result in results:
         console.print(f"  {result.bench:18} {result.checked:7,} outputs equal the model's"
                       if result.passed else f"  [red]{result.bench} FAILED[/]")

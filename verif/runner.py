@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import sys
 import sysconfig
@@ -20,8 +21,8 @@ from gen.verilog import emit
 from golden.common.errors import UserError
 
 
-__all__ = ["SIMULATORS", "BenchResult", "build_root", "require_simulator", "run_bench",
-           "run_benches", "simulator_environment"]
+__all__ = ["SIMULATORS", "BenchResult", "build_root", "require_simulator", "run_all",
+           "run_bench", "simulator_environment"]
 
 
 SIMULATORS = ("verilator", "icarus")
@@ -113,13 +114,25 @@ def _object_cache():
     return f"{_scripts() / 'python'} {script} {folder}"
 
 
-def _build_arguments(simulator):
+def _ports_file(source, top, folder):
+    """What tells Verilator that benches see the ports of ``top`` and nothing inside it."""
+    ports = re.search(rf"^module {top}\(([^)]*)\);", source.read_text(), re.MULTILINE)[1].split(",")
+    path = folder / "ports.vlt"
+    path.write_text("".join(["`verilator_config\n"] + [
+        f'public_flat_rw -module "{top}" -var "{port.strip()}"\n' for port in ports]))
+    return path
+
+
+def _build_arguments(simulator, source, top, folder):
     if simulator == "icarus":
         # The Verilog is that of 2005. Read as SystemVerilog, declarations take their initial values
         # before time 0, and an `always @*` whose inputs never change is never evaluated.
         return ["-g2005"]
-    # Two-state: registers start at random values, so that a missing reset is seen.
-    return ["-Wno-fatal", "--x-initial", "unique", "--x-assign", "unique", "-O3"]
+    # Two-state: registers start at random values, so that a missing reset is seen. cocotb's runner
+    # would keep every signal for access by name, which takes the model most of its time to compile;
+    # the search for logic that a table could hold costs more than it saves, too.
+    return ["-Wno-fatal", "--x-initial", "unique", "--x-assign", "unique", "-O3", "-fno-table",
+            "--no-public-flat-rw", str(_ports_file(source, top, folder))]
 
 
 def _read_results(path, result):
@@ -163,7 +176,8 @@ def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_d
         with simulator_environment(simulator):
             runner = get_runner(simulator)
             runner.build(sources=[source], hdl_toplevel=design.name, build_dir=folder / "sim",
-                         build_args=_build_arguments(simulator), always=True, waves=waves,
+                         build_args=_build_arguments(simulator, source, design.name, folder),
+                         always=True, waves=waves,
                          timescale=("1ns", "1ps"), log_file=folder / "build.log")
             runner.test(test_module=f"verif.{design.engine}.bench_{bench}",
                         hdl_toplevel=design.name, hdl_toplevel_lang="verilog", seed=seed,
@@ -191,13 +205,11 @@ def run_bench(bench, params, overrides, *, simulator, seed, waves=False, build_d
     return result
 
 
-def run_benches(runs, *, jobs=None, on_result=lambda result: None, **options):
-    """Results of many ``(bench, params, overrides)``, in their order, ``jobs`` at a time."""
-    results = [None] * len(runs)
-    with concurrent.futures.ProcessPoolExecutor(min(jobs or os.cpu_count(), len(runs))) as pool:
-        futures = {pool.submit(run_bench, *run, **options): index
-                   for index, run in enumerate(runs)}
-        for future in concurrent.futures.as_completed(futures):
-            results[futures[future]] = future.result()
-            on_result(future.result())
-    return results
+def run_all(calls, *, jobs=None, on_done=lambda: None):
+    """Futures, all done, of many picklable calls, in their order; ``jobs`` at a time are made,
+    each in a process of its own."""
+    with concurrent.futures.ProcessPoolExecutor(min(jobs or os.cpu_count(), len(calls))) as pool:
+        futures = [pool.submit(call) for call in calls]
+        for _ in concurrent.futures.as_completed(futures):
+            on_done()
+    return futures

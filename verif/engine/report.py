@@ -5,14 +5,13 @@ import os
 
 from rich.table import Table
 
-from golden.cli.entry import console, print_wide, progress_console
+from golden.cli.entry import console, print_wide
 from golden.common.files import write_whole
 from verif.runner import build_root
 
 from .harness import Harness, Port
 from .study import (
     HEADS,
-    STEPS,
     capture_heads,
     check_model,
     rows_of,
@@ -22,7 +21,7 @@ from .study import (
 from .timeline import timeline
 
 
-__all__ = ["report_heads", "run_heads"]
+__all__ = ["print_heads", "run_heads"]
 
 #: Cycles from a read request to its first beat.
 _LATENCY = 40
@@ -31,23 +30,17 @@ _MOST_CYCLES = {"quad": 50_000_000, "serial": 5_000_000_000}
 
 
 def run_heads(params, *, whole=False, heads=HEADS, calibration=None, waves=False, port=None,
-              seed=1, show=lambda what: None):
+              seed=1):
     """``(rows, run, folder)`` of the study; ``whole`` heads, or the rows of one query tile; see
-    :func:`~verif.engine.study.study_plan` for ``calibration``."""
+    :func:`~verif.engine.study.study_plan` for ``calibration``. Raises :class:`AssertionError` for a
+    wrong output."""
     port = port or Port(latency=_LATENCY)
-    show("sampling the diffusion transformer")
-    taken = capture_heads(lambda done: show(f"sampling: {done} of {STEPS[-1] + 1} steps"))
-    show("computing with the model")
-    plan, entries = study_plan(taken, params, heads=heads,
-                               queries=None if whole else params.tile_q,
-                               calibration=calibration)
+    plan, entries = study_plan(capture_heads(), params, heads=heads,
+                               queries=None if whole else params.tile_q, calibration=calibration)
     digest = hashlib.sha256(repr(params).encode()).hexdigest()[:8]
     folder = build_root() / "engine" / digest
-    show("building the engine")
-    harness = Harness(params, folder, waves=waves)
-    show("running the engine")
-    run = harness.run(plan, port=port, seed=seed, timeline=True,
-                      most_cycles=_MOST_CYCLES[params.dataflow])
+    run = Harness(params, folder, waves=waves).run(
+        plan, port=port, seed=seed, timeline=True, most_cycles=_MOST_CYCLES[params.dataflow])
     return rows_of(plan, entries, run, port.memory), run, folder
 
 
@@ -61,12 +54,9 @@ def _print_total(total):
                   f"pruned, {total.high:.1%} in high precision", markup=False)
 
 
-def report_heads(params, *, whole, waves, seed, calibration=None):
-    """Run the study and print its table; raises :class:`AssertionError` for a wrong output, and
-    where the cycle model is off by more than it may be."""
-    with progress_console.status("") as status:
-        rows, run, folder = run_heads(params, whole=whole, waves=waves, seed=seed,
-                                      calibration=calibration, show=status.update)
+def print_heads(rows, run, folder, params, *, whole, calibrated):
+    """Print what :func:`run_heads` gave; raises :class:`AssertionError` where the cycle model is
+    off by more than it may be."""
     what = "whole heads" if whole else f"{params.tile_q} queries of heads"
     table = Table(title=f"{what} of the diffusion transformer on sd_mpu", title_justify="left")
     for heading, justify in (("head", "left"), ("step", "right"),
@@ -81,7 +71,7 @@ def report_heads(params, *, whole, waves, seed, calibration=None):
                       f"{row.demoted:.1%}",
                       "-" if row.model_error is None else f"{row.model_error:.2%}")
     print_wide(table)
-    if calibration is not None:
+    if calibrated:
         _print_total(total_of(rows))
     text = timeline(run.stages, run.cycles)
     path = write_whole(folder / "timeline.txt", text)

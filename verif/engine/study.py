@@ -68,10 +68,10 @@ class Total(NamedTuple):
     high: float
 
 
-def capture_heads(on_step=None):
+def capture_heads():
     """Q, K and V of the study's steps and layers."""
     return capture(category=CATEGORY, style=STYLE, seed=SEED, steps=STEPS,
-                   layers=sorted({layer for layer, _ in HEADS}), on_step=on_step)
+                   layers=sorted({layer for layer, _ in HEADS}))
 
 
 @dataclasses.dataclass(frozen=True)
