@@ -60,7 +60,7 @@ class Harness:
         shutil.copy(_SOURCE, self.folder)
         command = ["verilator", "--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal",
                    "-Wno-lint", "--x-initial", "unique", "--x-assign", "unique",
-                   "--noassert", "-CFLAGS", "-O2", "--Mdir", "obj", "-o", "engine",
+                   "--noassert", "-fno-table", "--Mdir", "obj", "-o", "engine",
                    "--top-module", "sd_mpu", source.name, _SOURCE.name]
         if waves:
             command.insert(1, "--trace")
