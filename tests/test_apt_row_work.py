@@ -238,7 +238,7 @@ def test_throughput():
     blocks, tafa, rescale = params.row_blocks, Tafa(params), Rescale(params)
     factors = np.array(times["factor"])
     first, last = np.diff(factors[:params.tile_q]), np.diff(factors[params.tile_q:])
-    assert set(first) == {rescale.row_latency} and set(last) == {rescale.final_latency}
+    assert set(first) == {rescale.row_latency} and set(last) == {rescale.final_latency + 1}
     sums = np.diff(times["sums"][:blocks])
     # While results are taken, TAFA sets the pace of the first block rows.
     assert set(sums[:3]) == {OWNERS * tafa.latency}

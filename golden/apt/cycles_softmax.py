@@ -27,7 +27,9 @@ _SUMMED, _FIRST_ROW = 3, 1
 _TAFA, _TAFA_WHOLE = 10, 6
 #: Cycles of the running sums for a row, for one of the last key tile; until its factor of O, and
 #: until the whole row's sum.
-_RESCALE, _RESCALE_LAST, _FACTOR, _WHOLE = 13, 30, 8, 13
+_RESCALE, _RESCALE_LAST, _FACTOR, _WHOLE = 13, 31, 8, 13
+#: Cycles for which a row lies before the running sums at least.
+_SEEN = 1
 #: From a block row's last read of P' to its header, and to the next tile's first.
 _HEADER, _TILE_GAP = 7, 7
 
@@ -137,7 +139,7 @@ class SoftmaxCycles:
 
     def _factors(self, header, rows, unit_v, last):
         """Rows of a block row into the running sums; ``rows`` of them are inside."""
-        now = max(header, self._headed[-1] + 1, unit_v)
+        now = max(header, self._headed[-1] + 1, unit_v) + _SEEN
         for row in range(OWNERS):
             if row < rows:
                 now = max(now, self._rescale_free)
@@ -145,7 +147,7 @@ class SoftmaxCycles:
                 self._end = now + _FACTOR
                 if last:
                     self._whole.append(now + _WHOLE)
-            now += row < OWNERS - 1
+            now += 1 + _SEEN if row < OWNERS - 1 else 0
         self._headed.append(now)
 
     def block_row(self, mark, blocks, rows, *, unit_v, last):
@@ -171,6 +173,6 @@ class SoftmaxCycles:
         """When the tile is listed, after ``outside`` block rows that have no rows."""
         self._list_free += outside + _TILE_GAP
         if outside:
-            headed = max(self._read_p[-1] + _HEADER, self._headed[-1]) + outside
+            headed = max(self._read_p[-1] + _HEADER, self._headed[-1]) + (1 + _SEEN) * outside
             self._headed[-1] = headed
         return max(self._end + 2, self._headed[-1] + 3)

@@ -226,14 +226,22 @@ class RowWork(AptComponent):
 
         owner = Signal(range(OWNERS))
         row = Signal(params.row_bits + 1)
-        outside, empty, step = Signal(), Signal(), Signal()
+        outside, empty = Signal(reset_less=True), Signal(reset_less=True)
+        here, seen, step = Signal(), Signal(), Signal()
         end = Signal()
+        # Where a row lies is seen in the cycle before it goes: a row inside has to wait for
+        # Rescale anyway, and the queues before and after would be one path.
         m.d.comb += [
             row.eq(Cat(owner, self.header.p.row_block)),
+            here.eq(self.header.valid & tiles.r_rdy & units.r_rdy),
+        ]
+        m.d.sync += [
+            seen.eq(here & ~step),
             outside.eq(row >= tile.rows),
             empty.eq(Cat(C(0, 2), self.header.p.row_block) >= tile.rows),
-            rescale.i.valid.eq(self.header.valid & tiles.r_rdy & waiting.r_rdy & units.r_rdy
-                               & ~outside),
+        ]
+        m.d.comb += [
+            rescale.i.valid.eq(seen & waiting.r_rdy & ~outside),
             rescale.i.p.row.eq(row),
             rescale.i.p.first.eq(tile.first),
             rescale.i.p.last.eq(tile.last),
@@ -242,8 +250,8 @@ class RowWork(AptComponent):
             rescale.i.p.contributes.eq(self.header.p.n_valid[owner].any()),
             rescale.i.p.unit_v.eq(units.r_data),
             rescale.i.p.shift.eq(tile.shift),
-            step.eq(Mux(outside, self.header.valid & tiles.r_rdy & units.r_rdy
-                        & (empty | waiting.r_rdy), rescale.i.valid & rescale.i.ready)),
+            step.eq(Mux(outside, seen & (empty | waiting.r_rdy),
+                        rescale.i.valid & rescale.i.ready)),
             self.header.ready.eq(step & (empty | (owner == OWNERS - 1))),
             waiting.r_en.eq(self.header.ready & ~empty),
             end.eq(self.header.ready & (self.header.p.row_block == params.row_blocks - 1)),
