@@ -18,6 +18,7 @@ from . import __version__
 from .area_targets import TARGETS
 from .cli import chosen_designs, parameter_options
 from .config import ConfigError
+from .floorplan import LFE5U_85F, Floorplan
 from .harness import Harness
 from .reports import check_writable, make_component
 from .synthesis import CHECKED, run_yosys, working_folder
@@ -43,17 +44,34 @@ _MADE = re.compile(r"(?:_(?:LUT4|CCU2C|PFUMX|L6MUX21|TRELLIS_FF|TRELLIS_DPR16X4|
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-    """An FPGA board: nextpnr's arguments for its device, and what the device is called."""
+    """An FPGA board.
+
+    Parameters
+    ----------
+    name, device : :class:`str`
+        What the board and its device are called.
+    arguments : :class:`tuple` of :class:`str`
+        nextpnr's for the device.
+    engine_arguments : :class:`tuple` of :class:`str`
+        More of them for a whole engine.
+    floorplan : :class:`~gen.floorplan.Floorplan` or :class:`None`
+        Where a whole engine's multipliers go.
+    """
 
     name: str
     device: str
     arguments: tuple
+    engine_arguments: tuple = ()
+    floorplan: Floorplan | None = None
 
 
 #: Boards by name, each with a preset of that name.
 BOARDS = {board.name: board for board in [
     Board("ulx3s-85f", "LFE5U-85F, CABGA381, speed 6",
-          ("--85k", "--package", "CABGA381", "--speed", "6")),
+          ("--85k", "--package", "CABGA381", "--speed", "6"),
+          # The default placer needs twice the wire for such an engine, and the default router
+          # does not come to an end.
+          ("--placer", "static", "--router", "router2"), LFE5U_85F),
     Board("icepi-zero", "LFE5U-25F, CABGA256, speed 6",
           ("--25k", "--package", "CABGA256", "--speed", "6")),
 ]}
@@ -91,8 +109,8 @@ def critical_path(segments):
              "routing_ns": round(entry["routing_ns"], 3)} for entry in path]
 
 
-def _route(folder, board, constraint, seed):
-    run_tool(_NEXTPNR, *board.arguments, "--json", "netlist.json", "--lpf-allow-unconstrained",
+def _route(folder, arguments, constraint, seed):
+    run_tool(_NEXTPNR, *arguments, "--json", "netlist.json", "--lpf-allow-unconstrained",
              "--timing-allow-fail", "--freq", f"{constraint:.2f}", "--seed", seed,
              "--report", "report.json", "--quiet", cwd=folder)
     report = json.loads((folder / "report.json").read_text())
@@ -107,7 +125,9 @@ def timing_report(design, params, board, seeds, progress=lambda text: None):
     """Place and route with seeds 1 to ``seeds``; medians and the path as plain data.
 
     The constraint is set 20 % above the result of seed 1 (nextpnr stops improving a path that
-    meets it), in at most three runs; all seeds then run with it.
+    meets it), in at most three runs; all seeds then run with it. Where a board has its own way to
+    place and route an engine, that is done once with the first constraint: it takes long, and its
+    placer does not look at delays.
     """
     tool_path(_NEXTPNR)  # before the synthesis that its absence would waste
     progress("synthesizing")
@@ -122,17 +142,24 @@ def timing_report(design, params, board, seeds, progress=lambda text: None):
             *target.script("harness", params.multiplier_style),
             "write_json netlist.json"])
 
+        arguments = board.arguments
+        if design.whole:
+            arguments += board.engine_arguments
+            if board.floorplan is not None:
+                pinned = board.floorplan.pin(folder / "netlist.json", "harness")
+                progress(f"{pinned} multipliers placed by the board's floorplan")
         constraint = _FIRST_OF_ENGINE if design.whole else _FIRST_CONSTRAINT
         for _ in range(3):
             progress(f"routing, seed 1, constraint {constraint:.0f} MHz")
-            first, utilization = _route(folder, board, constraint, 1)
-            if _MARGIN_LOW <= constraint / first["fmax_mhz"] <= _MARGIN_HIGH:
+            first, utilization = _route(folder, arguments, constraint, 1)
+            if (_MARGIN_LOW <= constraint / first["fmax_mhz"] <= _MARGIN_HIGH
+                    or (design.whole and board.engine_arguments)):
                 break
             constraint = _MARGIN * first["fmax_mhz"]
         runs = [first]
         for seed in range(2, seeds + 1):
             progress(f"routing, seed {seed} of {seeds}, constraint {constraint:.0f} MHz")
-            runs.append(_route(folder, board, constraint, seed)[0])
+            runs.append(_route(folder, arguments, constraint, seed)[0])
 
     # Of an even number of seeds the slower middle one: its path is shown, and no mean of two.
     median = statistics.median_low(run["fmax_mhz"] for run in runs)
