@@ -60,10 +60,12 @@ SPLIT_NETS = ("flatten", "splitnets")
 
 
 #: The owners and the lanes of the quad dataflow, and what is as wide behind them, each register
-#: what all of them get. Synthesis of one flat design would merge the copies, and one register
-#: would drive logic all over the device.
+#: what all of them get; and each part of the datapath has a register for its restart. Synthesis
+#: of one flat design would merge the copies, and one register would drive logic all over the
+#: device.
 _KEEP_COPIES = ("setattr -mod -set keep_hierarchy 1 *.owner_? *.owner_?.lane_?",
-                "setattr -mod -set keep_hierarchy 1 *.flush_?_? *.columns_* *.output*.lane_*")
+                "setattr -mod -set keep_hierarchy 1 *.flush_?_? *.columns_* *.output*.lane_*",
+                "setattr -mod -set keep_hierarchy 1 *.restart_*")
 _FLATTEN = ("setattr -mod -unset keep_hierarchy *", "flatten", "opt_clean")
 
 

@@ -36,6 +36,7 @@ STAGES = ("load", "qk", "softmax", "lists", "pv", "o_update", "o_output", "store
 def datapath_ports(params):
     """Ports of a dataflow's datapath; see :class:`Datapath`."""
     return {
+        "restart": In(1),
         "job": In(stream.Signature(32)),
         "done": Out(stream.Signature(2)),
         "read_request": Out(stream.Signature(burst())),
@@ -59,6 +60,9 @@ class Datapath(AptComponent):
 
     Members
     -------
+    restart : :py:`In(1)`
+        Clears everything one cycle later, when each part's own register has it: one signal for
+        all of them would cross the device, and be late.
     job, done
         See :class:`Controller`.
     read_request, read_data, write_request, write_data
@@ -82,30 +86,35 @@ class Datapath(AptComponent):
         m = Module()
         params = self._params
 
-        m.submodules.controller = controller = Controller(params)
-        m.submodules.loader = loader = Loader(params)
-        m.submodules.storer = storer = Storer(params)
-        m.submodules.array = array = QuadArray(params)
-        m.submodules.sequencer = sequencer = BlockSequencer(params)
-        m.submodules.dequantizer = dequantizer = Dequantizer(params)
-        m.submodules.vpu = vpu = Vpu(params)
-        m.submodules.lists = lists = ListBuilder(params)
-        m.submodules.rows = rows = RowWork(params)
-        m.submodules.sums = sums = TileSums(params)
-        m.submodules.output = output = OUpdate(params)
-        pv = []
-        for owner in range(OWNERS):
-            m.submodules[f"pv_{owner}"] = one = PvSequencer(params)
-            pv.append(one)
+        def part(name, component):
+            restart = Signal(name=f"restart_{name}")
+            m.submodules[f"restart_{name}"] = own = Module()
+            own.d.sync += restart.eq(self.restart)
+            m.submodules[name] = ResetInserter(restart)(component)
+            return component
 
-        self._memory(m, controller, loader, storer)
-        self._loaded(m, controller, loader, array, rows)
-        self._begin_qk(m, controller, array, sequencer, dequantizer, loader, vpu, lists, rows)
-        self._softmax(m, array, sequencer, dequantizer, vpu, lists, rows)
-        self._lists(m, lists, rows, pv, storer)
-        self._pv(m, controller, array, sequencer, pv, sums, output, rows)
-        self._stored(m, controller, rows, storer, output)
-        self._counts(m, controller, sequencer, pv, vpu, lists, output, storer)
+        controller = part("controller", Controller(params))
+        loader = part("loader", Loader(params))
+        storer = part("storer", Storer(params))
+        array = part("array", QuadArray(params))
+        sequencer = part("sequencer", BlockSequencer(params))
+        dequantizer = part("dequantizer", Dequantizer(params))
+        vpu = part("vpu", Vpu(params))
+        lists = part("lists", ListBuilder(params))
+        rows = part("rows", RowWork(params))
+        sums = part("sums", TileSums(params))
+        output = part("output", OUpdate(params))
+        pv = [part(f"pv_{owner}", PvSequencer(params)) for owner in range(OWNERS)]
+
+        ways = part("ways", Module())
+        self._memory(ways, controller, loader, storer)
+        self._loaded(ways, controller, loader, array, rows)
+        self._begin_qk(ways, controller, array, sequencer, dequantizer, loader, vpu, lists, rows)
+        self._softmax(ways, array, sequencer, dequantizer, vpu, lists, rows)
+        self._lists(ways, lists, rows, pv, storer)
+        self._pv(ways, controller, array, sequencer, pv, sums, output, rows)
+        self._stored(ways, controller, rows, storer, output)
+        self._counts(ways, controller, sequencer, pv, vpu, lists, output, storer)
         return m
 
     def _memory(self, m, controller, loader, storer):

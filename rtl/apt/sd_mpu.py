@@ -83,9 +83,8 @@ class SdMpu(AptComponent):
         m = Module()
         params = self._params
 
-        clear = Signal()
         datapath = (SerialDatapath if params.dataflow == "serial" else Datapath)(params)
-        m.submodules.datapath = ResetInserter(clear)(datapath)
+        m.submodules.datapath = datapath
         m.submodules.port = port = MemoryPort(params)
         m.submodules.counters = counters = Counters(params)
         for name in ("read_request", "read_data", "write_request", "write_data"):
@@ -106,9 +105,6 @@ class SdMpu(AptComponent):
             self.stages.eq(datapath.stages),
         ]
         m.d.sync += [word.eq(word + taken), open_jobs.eq(open_jobs + begun - ended)]
-        with m.If(clear):
-            m.d.sync += [word.eq(0), open_jobs.eq(0)]
-
         aborted = Signal()
         with m.If(self.done.ready & aborted):
             m.d.sync += aborted.eq(0)
@@ -128,9 +124,14 @@ class SdMpu(AptComponent):
             with m.State("DRAIN"):
                 m.d.comb += port.drain.eq(1)
                 with m.If(~port.busy):
-                    m.d.comb += clear.eq(1)
-                    m.d.sync += aborted.eq(1)
-                    m.next = "RUN"
+                    m.next = "RESTART"
+            with m.State("RESTART"):  # the datapath is cleared in the next cycle
+                m.d.comb += [port.drain.eq(1), datapath.restart.eq(1)]
+                m.next = "CLEARED"
+            with m.State("CLEARED"):
+                m.d.comb += port.drain.eq(1)
+                m.d.sync += [aborted.eq(1), word.eq(0), open_jobs.eq(0)]
+                m.next = "RUN"
 
         moved = Signal(2)
         m.d.comb += [

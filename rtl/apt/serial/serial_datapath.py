@@ -34,7 +34,7 @@ class SerialDatapath(AptComponent):
 
     Members
     -------
-    job, done, read_request, read_data, write_request, write_data, count, stages
+    restart, job, done, read_request, read_data, write_request, write_data, count, stages
         See :class:`~rtl.apt.datapath.Datapath`.
     """
 
@@ -47,6 +47,14 @@ class SerialDatapath(AptComponent):
         return f"{self._params.products} segment products a cycle in multiply passes"
 
     def elaborate(self, platform):
+        whole = Module()
+        restart = Signal()
+        whole.d.sync += restart.eq(self.restart)
+        whole.submodules.cleared = ResetInserter(restart)(self._cleared())
+        return whole
+
+    def _cleared(self):
+        """What a restart clears: everything."""
         m = Module()
         m.submodules.core = core = Core(self._params)
         m.submodules.splitter = splitter = BurstSplitter(LARGEST_BURST)
