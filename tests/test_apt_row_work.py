@@ -241,7 +241,7 @@ def test_throughput():
     assert set(first) == {rescale.row_latency} and set(last) == {rescale.final_latency + 1}
     sums = np.diff(times["sums"][:blocks])
     # While results are taken, TAFA sets the pace of the first block rows.
-    assert set(sums[:3]) == {OWNERS * tafa.latency}
+    assert set(sums[:3]) == {OWNERS * (tafa.latency + 1)}
     # A tile is listed two cycles after its last factor.
     assert times["listed"] == [factors[params.tile_q - 1] + 2, factors[-1] + 2]
 

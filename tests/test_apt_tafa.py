@@ -188,9 +188,9 @@ def test_latencies_and_throughput():
     dut, times = run(params, [some_query_tile(params, rng, 4, 5)])
     i, o, row_i, row_o = (np.array(times[name]) for name in ("i", "o", "row_i", "row_o"))
     assert (o - i == dut.latency).all() and dut.latency == 10
-    assert (np.diff(i) == 10).all() and dut.throughput == "one row of a tile every 10 cycles"
-    assert (row_o - row_i == dut.row_latency).all() and (np.diff(row_i) == dut.row_latency).all()
-    assert dut.row_latency == 6
+    assert (np.diff(i) == 11).all() and dut.throughput == "one row of a tile every 11 cycles"
+    assert (row_o - row_i == dut.row_latency).all() and dut.row_latency == 6
+    assert (np.diff(row_i) == 7).all()
 
 
 @pytest.mark.parametrize("stuck, other", [("o", "row_o"), ("row_o", "o")])

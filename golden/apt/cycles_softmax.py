@@ -23,8 +23,8 @@ _SUMS, _LOGIT = 9, 6
 _STORED, _POWER = 4, 5
 #: From a block row's last P' to its sums but for the adder tree; from these to the first row.
 _SUMMED, _FIRST_ROW = 3, 1
-#: Cycles of the TAFA unit for a row of a tile, and for a whole row.
-_TAFA, _TAFA_WHOLE = 10, 6
+#: Cycles of the TAFA unit for a row of a tile, until its answer, and for a whole row.
+_TAFA, _ANSWER, _TAFA_WHOLE = 11, 10, 7
 #: Cycles of the running sums for a row, for one of the last key tile; until its factor of O, and
 #: until the whole row's sum.
 _RESCALE, _RESCALE_LAST, _FACTOR, _WHOLE = 13, 31, 8, 13
@@ -124,9 +124,9 @@ class SoftmaxCycles:
         for _ in range(OWNERS):
             start = self._row_of_tafa(ready, _TAFA)
             # An answer waits for the word of thresholds before, and holds the next row up.
-            self._tafa_free = ready = max(start + _TAFA, self._taken + 1)
+            self._tafa_free = ready = max(start + _ANSWER, self._taken + 1) + _TAFA - _ANSWER
         self._summed.append(start)
-        return ready + 1
+        return ready
 
     def _lists(self, thresholds, blocks):
         """P' of a block row to entries; when its header is there."""

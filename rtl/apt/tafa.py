@@ -26,8 +26,8 @@ class Tafa(AptComponent):
     """Thresholds from this step's row sums and the last step's state, and the next state.
 
     A row of a tile is worked on for ten cycles, a whole row for six; a whole row that is waiting
-    goes first. Work begins only if the register of its result is empty or being taken, so a
-    result that nobody takes holds up its own kind alone.
+    goes first. Work begins only if the register of its result is empty, so a result that nobody
+    takes holds up its own kind alone.
 
     Rows of a tile come in order from row 0. The rows of a query tile's last key tile must be in
     before its whole rows, and these before the rows of the next query tile but one: references of
@@ -74,7 +74,7 @@ class Tafa(AptComponent):
 
     @property
     def throughput(self):
-        return f"one row of a tile every {self.latency} cycles"
+        return f"one row of a tile every {self.latency + 1} cycles"
 
     def _recalled(self, word, reference):
         """Stored state as ``s``, and whether it is minus infinity."""
@@ -91,16 +91,19 @@ class Tafa(AptComponent):
         return Mux(s == _NONE, _NONE_8, saturate_symmetric(rounded, 8))
 
     def _accept(self, m, tile, row, maximum, total):
-        """Choice of what to work on; returns the step, whether the row is whole, and its half."""
+        """Choice of what to work on; returns the step, whether the row is whole, and its half.
+
+        That a result leaves is seen in the next cycle: else what takes results and what has rows
+        would be in one path.
+        """
         step = Signal(range(self.latency))
         whole, half = Signal(), Signal()
         tile_half, row_half = Signal(init=1), Signal(init=1)
         idle = Signal()
         m.d.comb += [
             idle.eq(step == 0),
-            self.row_i.ready.eq(idle & (~self.row_o.valid | self.row_o.ready)),
-            self.i.ready.eq(idle & (~self.o.valid | self.o.ready)
-                            & ~(self.row_i.valid & self.row_i.ready)),
+            self.row_i.ready.eq(idle & ~self.row_o.valid),
+            self.i.ready.eq(idle & ~self.o.valid & ~(self.row_i.valid & self.row_i.ready)),
         ]
         with m.If(~idle):
             m.d.sync += step.eq(step + 1)
