@@ -381,7 +381,7 @@ def test_reset_in_mid_tile(name):
 
 def test_properties(params):
     dut = BlockSequencer(params)
-    assert dut.params is params and dut.latency == 5 and BlockScan(params).latency == 3
+    assert dut.params is params and dut.latency == 6 and BlockScan(params).latency == 3
     code = np.zeros(params.flags, int)
     code[0] = 1
     low, high = (len([*issue(pairs, 1, 8, params)]) for pairs in (2 * code, code))

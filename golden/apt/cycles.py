@@ -27,7 +27,7 @@ _JOB, _REGION = 66, 5
 #: From what a phase waits for, or the end of the one before, to its begin.
 _BEGIN = 2
 #: From a begin to the first block.
-_FIRST_BLOCK = 3
+_FIRST_BLOCK = 4
 #: From a scale word of K to the factor of the logits, about; and from one of V to its logarithm.
 _SCALE, _UNIT = 45, 17
 #: From the last word of O to the end of the job: queue, and half a burst.

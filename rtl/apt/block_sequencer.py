@@ -1,7 +1,7 @@
 """Issues the cycles of QK: blocks of a tile in lock step over all lanes."""
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .block_scan import BlockScan
@@ -73,7 +73,7 @@ class BlockSequencer(AptComponent):
     def latency(self):
         """Cycles from the transfer of a tile to its first cycle on ``o`` or ``mark``, its code at
         hand; a first step that is short comes later by its bubble."""
-        return BlockScan(self._params).latency + 2
+        return BlockScan(self._params).latency + 3
 
     @property
     def throughput(self):
@@ -94,13 +94,22 @@ class BlockSequencer(AptComponent):
             scan.tile.eq(self.tile.p),
         ]
 
+        # The next block, apart from the scan: when it is taken is the end of a long path, and how
+        # the scan goes on is the begin of another.
+        entry = Signal(scan.o.payload.shape())
+        m.submodules.found = found = fifo.SyncFIFO(width=len(entry.as_value()), depth=2)
+        m.d.comb += [
+            found.w_data.eq(scan.o.p), found.w_en.eq(scan.o.valid), scan.o.ready.eq(found.w_rdy),
+            entry.eq(found.r_data),
+        ]
+
         # The block at hand.
         busy = Signal()
-        block = Signal(scan.o.payload.shape(), reset_less=True)
+        block = Signal.like(entry, reset_less=True)
         with m.If(scan.start):
             m.d.sync += self.idle.eq(0)
         with m.Else():
-            m.d.sync += self.idle.eq(~(scan.busy | busy))
+            m.d.sync += self.idle.eq(~(scan.busy | found.r_rdy | busy))
 
         # Where in it: step, segments of Q and K, chunk. The two bits of the segments count passes.
         chunk = Signal(len(self.o.k.chunk), reset_less=True)
@@ -125,21 +134,21 @@ class BlockSequencer(AptComponent):
         free, take = Signal(), Signal()
         m.d.comb += [
             free.eq(~busy | block.none | block_done),
-            scan.o.ready.eq(free & (~scan.o.p.begin | slots.any())),
-            take.eq(scan.o.valid & scan.o.ready),
+            found.r_en.eq(free & (~entry.begin | slots.any())),
+            take.eq(found.r_rdy & found.r_en),
         ]
-        m.d.sync += slots.eq(slots + self.slot_free - (take & scan.o.p.begin))
+        m.d.sync += slots.eq(slots + self.slot_free - (take & entry.begin))
         with m.If(free):
             m.d.sync += busy.eq(take)
         with m.If(take):
-            m.d.sync += [block.eq(scan.o.p), chunk.eq(0), lsb.eq(0), step.eq(0)]
+            m.d.sync += [block.eq(entry), chunk.eq(0), lsb.eq(0), step.eq(0)]
 
         # The bubble in front of a step that is shorter than reading its sums.
         bubbles = [max(params.step_keys - passes * params.qk_chunks, 0) for passes in (1, 4)]
         wait = Signal(range(max(bubbles[0], 1) + 1), reset_less=True)
         m.d.comb += running.eq(busy & ~block.none & ~wait.any())
         with m.If(take):
-            m.d.sync += wait.eq(Mux(scan.o.p.hp, bubbles[1], bubbles[0]))
+            m.d.sync += wait.eq(Mux(entry.hp, bubbles[1], bubbles[0]))
         with m.Elif(step_done):
             m.d.sync += wait.eq(Mux(block.hp, bubbles[1], bubbles[0]))
         with m.Elif(wait.any()):
