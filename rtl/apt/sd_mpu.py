@@ -72,7 +72,8 @@ class SdMpu(AptComponent):
 
     @property
     def latency(self):
-        """Cycles from the transfer of a job's last word to its first burst."""
+        """Cycles from the transfer of a job's last word to its first burst, of a job that has more
+        than one query tile; in the serial dataflow a single one takes some more."""
         return 189 if self._params.dataflow == "serial" else 11
 
     @property

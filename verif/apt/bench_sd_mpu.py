@@ -82,9 +82,10 @@ def short_heads(bench):
 
 
 def two_heads(bench):
+    """Two tiles each way, in any shape."""
     params, rng = bench.params, bench.rng
-    size = params.tile_k + 3
-    return _plan(bench, [(name, drifting_heads(size, size, 2, params, rng), hard_steps(size))
+    queries, keys = params.tile_q + 3, params.tile_k + 3
+    return _plan(bench, [(name, drifting_heads(queries, keys, 2, params, rng), hard_steps(keys))
                          for name in ("first", "second")])
 
 
