@@ -232,7 +232,7 @@ def test_latency_and_rate():
     params = AptParams(tile_q=16, tile_k=16)
     results = Results(params, 32)
     dut = Storer(params, burst_beats=32)
-    assert dut.latency == 4
+    assert dut.latency == 5
     assert dut.throughput == "a word a cycle and kind, or a beat a cycle, whichever is narrower"
     orders = [(StoreKind.O, 0), (StoreKind.O, 1)]
     _, done, times, log = store(params, results, orders, burst_beats=32)

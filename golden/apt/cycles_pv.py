@@ -8,7 +8,7 @@ from .quad_shape import OWNERS
 __all__ = ["OutputCycles", "pv_end"]
 
 #: From a phase's begin to its first element of PV.
-_START = 7
+_START = 8
 #: From a run's last element to the credit for another, all idle; and to its row's offer.
 _FLUSH, _ROW_DONE = 14, 19
 #: Runs that an owner may have under way, and rows.

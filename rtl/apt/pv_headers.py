@@ -1,7 +1,7 @@
 """Headers of the element lists of one owner, read ahead of its rows (quad dataflow)."""
 
 from amaranth import *
-from amaranth.lib import data, stream
+from amaranth.lib import data, fifo, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -11,8 +11,8 @@ from .pv_words import header_shape, row_block_bits
 
 __all__ = ["HEADERS_LATENCY", "PvHeaders", "header_write", "pv_row", "pv_tile"]
 
-#: Cycles from a tile to its first row: walk, memory, counts.
-HEADERS_LATENCY = 3
+#: Cycles from a tile to its first row: walk, memory, counts, queue.
+HEADERS_LATENCY = 4
 
 
 def header_write(params):
@@ -39,7 +39,7 @@ class PvHeaders(AptComponent):
     """Keeps the headers of two tiles and walks through them, dropping rows without elements.
 
     One header a cycle, empty or not, :attr:`latency` cycles from a tile's transfer to its first
-    row on ``o``. Two rows are held ahead, so empty rows cost nothing behind a row that is long
+    row on ``o``. Four rows are held ahead, so empty rows cost nothing behind a row that is long
     enough. A tile is taken when the headers of the one before have been read.
 
     Members
@@ -104,13 +104,17 @@ class PvHeaders(AptComponent):
         with m.Elif(fetch):
             m.d.sync += [row_block.eq(row_block + 1), left.eq(left - 1), walking.eq(left != 1)]
 
+        # Rows, apart from the walk through headers: when a row is taken is the end of a long path.
+        m.submodules.rows = rows = fifo.SyncFIFO(width=len(self.o.p.as_value()), depth=2)
+        row, row_valid = Signal(pv_row(p), reset_less=True), Signal()
+
         # The header as it was stored. An empty one leaves at once.
         raw_valid, raw = Signal(), Signal(header_shape(p), reset_less=True)
         raw_place = Signal(row_block_bits(p) + 1, reset_less=True)
         some, advance = Signal(), Signal()
         m.d.comb += [
             some.eq(raw.n_valid != 0),
-            advance.eq(~self.o.valid | self.o.ready),
+            advance.eq(~row_valid | rows.w_rdy),
             fetch.eq(~raw_valid | ~some | advance),
         ]
         with m.If(fetch):
@@ -120,11 +124,9 @@ class PvHeaders(AptComponent):
         # What the sequencer wants to know of it.
         n_lp = Signal(p.key_count_bits)
         m.d.comb += n_lp.eq(raw.n_valid - raw.n_hp)
-        row = Signal(pv_row(p), reset_less=True)
-        m.d.comb += self.o.p.eq(row)
         with m.If(advance):
             m.d.sync += [
-                self.o.valid.eq(raw_valid & some),
+                row_valid.eq(raw_valid & some),
                 Cat(row.row_block, row.buffer).eq(raw_place),
                 row.n_hp.eq(raw.n_hp),
                 row.n_lp.eq(n_lp),
@@ -134,5 +136,9 @@ class PvHeaders(AptComponent):
                 row.one_lp.eq(n_lp == 1),
             ]
 
-        m.d.comb += self.idle.eq(~walking & ~raw_valid & ~self.o.valid)
+        m.d.comb += [
+            rows.w_data.eq(row), rows.w_en.eq(row_valid),
+            self.o.p.eq(rows.r_data), self.o.valid.eq(rows.r_rdy), rows.r_en.eq(self.o.ready),
+            self.idle.eq(~walking & ~raw_valid & ~row_valid & ~rows.r_rdy),
+        ]
         return m

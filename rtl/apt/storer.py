@@ -90,7 +90,7 @@ class Storer(AptComponent):
     @property
     def latency(self):
         """Cycles from the transfer of the word that completes a burst to its request."""
-        return 4
+        return 5
 
     @property
     def throughput(self):
@@ -141,18 +141,21 @@ class Storer(AptComponent):
                     m.d.comb += [lane.tile.valid.eq(self.command.valid),
                                  self.command.ready.eq(lane.tile.ready)]
 
-        # Turns, burst by burst: grant one, ask for it, pass its beats on.
+        # Turns, burst by burst: pick a lane that wants one, grant it, ask for it, pass its
+        # beats on.
+        # A lane that wants a burst does so until it is granted.
         chosen = Signal(range(len(lanes)))
+        picked, some = Signal.like(chosen, reset_less=True), Signal()
         left = Signal(BURST_BITS)
         ends = Signal(reset_less=True)
         free, granted, moved = Signal(), Signal(), Signal()
         wanted = Cat(lane.request.valid for lane in lanes)
-        next_chosen = round_robin(m, wanted, chosen)
         m.d.comb += [
             free.eq((left == 0) & ~self.request.valid),
-            granted.eq(free & wanted.any()),
+            granted.eq(free & some),
         ]
-        with m.Switch(next_chosen):
+        m.d.sync += [picked.eq(round_robin(m, wanted, chosen)), some.eq(wanted.any() & ~granted)]
+        with m.Switch(picked):
             for index, lane in enumerate(lanes):
                 with m.Case(index):
                     m.d.comb += lane.request.ready.eq(granted)
@@ -164,7 +167,7 @@ class Storer(AptComponent):
                             ends.eq(lane.request.p.last),
                         ]
         with m.If(granted):
-            m.d.sync += [self.request.valid.eq(1), chosen.eq(next_chosen)]
+            m.d.sync += [self.request.valid.eq(1), chosen.eq(picked)]
         with m.Elif(self.request.ready):
             m.d.sync += self.request.valid.eq(0)
 
