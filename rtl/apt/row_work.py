@@ -128,7 +128,7 @@ class RowWork(AptComponent):
         tafa_has = Signal()
         tafa_done = Signal()
         m.d.comb += [
-            self.tile.ready.eq(tiles.w_rdy & (~tafa_has | tafa_done)),
+            self.tile.ready.eq(tiles.w_rdy & ~tafa_has),
             tiles.w_data.eq(self.tile.p),
             tiles.w_en.eq(self.tile.valid & self.tile.ready),
         ]
