@@ -52,7 +52,7 @@ def test_empty_tiles_take_their_overheads():
     work, layout = uniform(SMALL, 64, 64, hp_blocks=0, lp_blocks=0, valid=0, hp=0)
     cycles = predict(work, layout, dense=False, has_state=True)
     tiles = layout.query_tiles * layout.key_tiles
-    assert cycles.pv == 7 * tiles  # the start alone
+    assert cycles.pv == cycles_pv._START * tiles
     assert cycles.qk >= 9 * tiles  # start, and a cycle a block row
     # Loads and the row work are all that is left.
     assert cycles.total >= tiles * (sum(panel.beats[0] for panel in (layout.k, layout.v)))
@@ -102,14 +102,16 @@ def test_constants_are_what_components_state(params):
     assert softmax.logits == QuadArray(params).latency + Dequantizer(params).latency
     assert cycles_softmax._STORED + cycles_softmax._POWER == vpu.latency
     assert softmax.sums == vpu.rows_latency
-    assert (cycles_softmax._TAFA, cycles_softmax._TAFA_WHOLE) == (tafa.latency, tafa.row_latency)
+    # Results that have left are seen in the next cycle.
+    assert cycles_softmax._ANSWER == tafa.latency == cycles_softmax._TAFA - 1
+    assert cycles_softmax._TAFA_WHOLE == tafa.row_latency + 1
     assert cycles_softmax._FACTOR == rescale.latency
     assert cycles_softmax._RESCALE == cycles_softmax._WHOLE == rescale.row_latency
-    assert cycles_softmax._RESCALE_LAST == rescale.final_latency
+    assert cycles_softmax._RESCALE_LAST == rescale.final_latency + 1
     assert cycles_softmax._HEADER == 1 + lists.latency + lists.header_latency
     assert cycles_softmax._TILE_GAP == lists.tile_gap
     assert cycles_pv._START == PvSequencer(params).latency
-    assert cycles._FIRST_BLOCK == BlockScan(params).latency
+    assert cycles._FIRST_BLOCK == BlockScan(params).latency + 1  # queue
     assert cycles._UNIT == Log2Fine(params).latency + 3  # queue, start, offer
     assert (cycles_memory._REQUEST
             == Loader(params).request_latency + MemoryPort(params).latency)
@@ -136,7 +138,7 @@ def test_the_slowest_unit_sets_the_pace_of_block_rows():
     assert pace(8, 100) == 100            # QK
     assert pace(1, 8) == 4 * 13           # running sums, a row each
     assert pace(0, 1) == 4 * 13           # also without a block
-    assert pace(1, 8, last=True) == 4 * 30
+    assert pace(1, 8, last=True) == 4 * 31
     assert pace(16, 16) == 16 * 8         # lists, a key a cycle
 
 
