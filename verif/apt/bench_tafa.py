@@ -53,7 +53,7 @@ async def matches_model(dut, flow):
     if flow == "full_speed":
         # The first query tile has no whole rows among its own.
         times = bench.agents["i"].times[:real[0].maximum.size]
-        assert times[-1] - times[0] == 10 * (len(times) - 1), "rows had to wait"
+        assert times[-1] - times[0] == 11 * (len(times) - 1), "rows had to wait"
 
 
 @cocotb.test()
