@@ -1,7 +1,7 @@
 """Places of an engine's multipliers on a device.
 
-nextpnr's placers take a lane's multipliers apart: they lie in few rows, far from each other, and
-all logic follows them. Lanes that keep theirs together need half the wire.
+nextpnr's placers take a lane's multipliers apart: these lie in few rows of the device, far from
+each other, and all logic follows them.
 """
 
 import json

@@ -106,6 +106,7 @@ class SdMpu(AptComponent):
             self.stages.eq(datapath.stages),
         ]
         m.d.sync += [word.eq(word + taken), open_jobs.eq(open_jobs + begun - ended)]
+
         aborted = Signal()
         with m.If(self.done.ready & aborted):
             m.d.sync += aborted.eq(0)

@@ -142,8 +142,7 @@ class Storer(AptComponent):
                                  self.command.ready.eq(lane.tile.ready)]
 
         # Turns, burst by burst: pick a lane that wants one, grant it, ask for it, pass its
-        # beats on.
-        # A lane that wants a burst does so until it is granted.
+        # beats on. A lane that wants a burst does so until it is granted.
         chosen = Signal(range(len(lanes)))
         picked, some = Signal.like(chosen, reset_less=True), Signal()
         left = Signal(BURST_BITS)
