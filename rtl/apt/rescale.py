@@ -33,7 +33,7 @@ class Rescale(AptComponent):
     output factor takes a logarithm by squares. One power of two and one multiplier serve in turn.
     Nothing begins before all results have been taken, in an earlier cycle.
 
-    At the default parameters: 9,663 gates, 649 FF, 4,480 memory bits; ECP5 98 MHz with
+    At the default parameters: 9,627 gates, 649 FF, 4,480 memory bits; ECP5 84 MHz with
     multipliers in DSP blocks.
 
     The results of a row that is ``last`` leave in the order ``o``, ``row_o``, ``final``.

@@ -34,7 +34,7 @@ class Tafa(AptComponent):
     rows are kept in two halves. The other half is turned to by a row 0 that is ``first``, and
     for whole rows by a row 0.
 
-    At the default parameters: 3,511 gates, 435 FF, 2,048 memory bits; ECP5 114 MHz.
+    At the default parameters: 3,507 gates, 435 FF, 2,048 memory bits; ECP5 114 MHz.
 
     Parameters
     ----------
